@@ -1,0 +1,1 @@
+"""CDI names, specs, directories, resolution and projection."""

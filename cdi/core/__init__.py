@@ -1,0 +1,1 @@
+"""Pure CDI rules: no I/O, no clock, no logging."""

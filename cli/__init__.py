@@ -1,0 +1,1 @@
+"""Command lines: rdc for the operator, renet on the machine."""

@@ -1,0 +1,1 @@
+"""rdc: the operator's command line."""

@@ -1,0 +1,1 @@
+"""renet: the command line on the machine."""

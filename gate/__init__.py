@@ -1,0 +1,1 @@
+"""The reverse proxy that is a repo's Docker socket."""

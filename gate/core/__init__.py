@@ -1,0 +1,1 @@
+"""Pure gate rules: routes, the typed Docker API, decisions."""

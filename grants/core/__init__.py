@@ -1,0 +1,1 @@
+"""Pure grant rules: no I/O, no clock, no logging."""

@@ -1,0 +1,1 @@
+"""What runs on the machine: repo daemons and their configuration."""
