@@ -1,4 +1,3 @@
-import os
 import stat
 from pathlib import Path
 
@@ -6,6 +5,10 @@ import pytest
 
 from base.errors import AccessError, MalformedError, NotFoundError
 from base.files import make_directory, read_bytes, remove_durably, write_atomic
+
+
+def _names(directory: Path) -> list[str]:
+    return [entry.name for entry in directory.iterdir()]
 
 
 def test_write_replaces_whole_files_and_leaves_no_temporary(tmp_path: Path) -> None:
@@ -16,7 +19,7 @@ def test_write_replaces_whole_files_and_leaves_no_temporary(tmp_path: Path) -> N
     assert target.read_bytes() == b"new" * 100_000
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert target.stat().st_ino != before, "an in-place write could be read half-written"
-    assert os.listdir(tmp_path) == ["doc.json"]
+    assert _names(tmp_path) == ["doc.json"]
 
 
 def test_a_reader_with_the_old_file_open_keeps_it_whole(tmp_path: Path) -> None:
@@ -32,7 +35,7 @@ def test_a_failed_replacement_keeps_the_old_file_and_cleans_up(tmp_path: Path) -
     (target / "inside").mkdir(parents=True)
     with pytest.raises(OSError, match="directory"):
         write_atomic(target, b"data")
-    assert os.listdir(tmp_path) == ["directory"]
+    assert _names(tmp_path) == ["directory"]
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
