@@ -1,0 +1,105 @@
+"""What the daemon and the file system answered to the gate's own questions. Pure.
+
+Source: Docker Engine API, answers of `GET /containers/{id}/json` and `GET /volumes/{name}`. Answers come
+from the daemon, not from the client, and are read leniently in what they hold beside the fields needed here.
+"""
+
+# ruff: noqa: RUF009 - wire() makes a dataclass field
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import cast
+
+from gate.core.docker_json import Json
+from gate.core.kinds import BOOL, STRING, STRING_MAP, pointer, slice_of, struct, wire
+from gate.core.model import HOST_CONFIG, HostConfig
+
+
+class PathType(StrEnum):
+    """What a path is after following every link."""
+
+    MISSING = "missing"
+    DIRECTORY = "directory"
+    FILE = "file"
+    SOCKET = "socket"
+    DEVICE = "device"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathFact:
+    """A host path resolved: `realpath` is absolute and clean, with every symbolic link followed.
+
+    Of a path that does not exist it is the resolved existing part with the rest appended.
+    """
+
+    realpath: str
+    type_: PathType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountPoint:
+    """`container.MountPoint`: one mount of an existing container."""
+
+    type_: str = wire("Type", STRING)
+    name: str = wire("Name", STRING)
+    source: str = wire("Source", STRING)
+    destination: str = wire("Destination", STRING)
+    driver: str = wire("Driver", STRING)
+    mode: str = wire("Mode", STRING)
+    rw: bool = wire("RW", BOOL)
+    propagation: str = wire("Propagation", STRING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerState:
+    """`container.State`, the part that matters here."""
+
+    running: bool = wire("Running", BOOL)
+    paused: bool = wire("Paused", BOOL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFact:
+    """An existing container. `id` is the full one, which names it whatever it is renamed to."""
+
+    id: str = wire("Id", STRING)
+    name: str = wire("Name", STRING)
+    image: str = wire("Image", STRING)
+    host_config: HostConfig = wire("HostConfig", HOST_CONFIG)
+    mounts: tuple[MountPoint, ...] | None = wire("Mounts", slice_of(struct(MountPoint, "Mounts")))
+    state: ContainerState | None = wire("State", pointer(struct(ContainerState, "State")))
+
+    @classmethod
+    def parse(cls, answer: Mapping[str, object]) -> "ContainerFact":
+        """The daemon's JSON answer.
+
+        Raises:
+            MalformedError: a field has the wrong type.
+        """
+        return _CONTAINER.read(cast("Json", answer), [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeFact:
+    """An existing volume."""
+
+    name: str = wire("Name", STRING)
+    driver: str = wire("Driver", STRING)
+    mountpoint: str = wire("Mountpoint", STRING)
+    scope: str = wire("Scope", STRING)
+    options: Mapping[str, str] | None = wire("Options", STRING_MAP)
+
+    @classmethod
+    def parse(cls, answer: Mapping[str, object]) -> "VolumeFact":
+        """The daemon's JSON answer.
+
+        Raises:
+            MalformedError: a field has the wrong type.
+        """
+        return _VOLUME.read(cast("Json", answer), [])
+
+
+_CONTAINER = struct(ContainerFact, "Container")
+_VOLUME = struct(VolumeFact, "Volume")
