@@ -39,13 +39,15 @@ def read_spec_file(path: Path) -> bytes:
         raise NotFoundError(f"{path} does not exist") from exc
     except (OSError, ValueError) as exc:
         raise AccessError(f"cannot read {path}: {_reason(exc)}") from exc
-    with os.fdopen(descriptor, "rb") as stream:
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise AccessError(f"{path} is not a regular file")
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise AccessError(f"{path} is not a regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
             data = stream.read(MAX_BYTES + 1)
-        except OSError as exc:
-            raise AccessError(f"cannot read {path}: {_reason(exc)}") from exc
+    except OSError as exc:
+        raise AccessError(f"cannot read {path}: {_reason(exc)}") from exc
+    finally:
+        os.close(descriptor)
     if len(data) > MAX_BYTES:
         raise MalformedError(f"{path} is larger than {MAX_BYTES} bytes")
     return data
