@@ -1,0 +1,91 @@
+"""What the transport asks of the rest of the gate, and what it tells it.
+
+The transport moves bytes and keeps the wire unambiguous; whoever implements `Gatekeeper` decides. A route
+that is refused outright never gets here: `gate.core.routes.match` answers with a `Denial` itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gate.core.denial import Denial
+from gate.core.routes import Matched
+from gate.http.message import RequestHead
+
+Match = Callable[[str, bytes], Matched | Denial]
+"""`gate.core.routes.match`: a pure function of method and target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Who opened the client connection, as the kernel saw it then (`SO_PEERCRED`); -1 where unknown."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepoEndpoint:
+    """One repo's socket and the daemon behind it.
+
+    Args:
+        guid: the repo's GUID.
+        name: its current name, for messages and logs.
+        socket: the path that clients connect to.
+        socket_mode: permission bits of that socket.
+        gid: its group, or None to leave the gate's own.
+        upstream: the daemon's unix socket.
+    """
+
+    guid: str
+    name: str
+    socket: Path
+    socket_mode: int = 0o660
+    gid: int | None = None
+    upstream: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """What the daemon gets in place of an inspected request.
+
+    Args:
+        target: the whole canonical request target, query included.
+        content_type: of `body`, or of a body that is streamed; None leaves the header out.
+        body: the whole new body; None for no body, except on routes whose body is streamed (tar), where the
+            client's body follows the new head.
+        response_warnings: added to the `Warnings` of the daemon's JSON answer when it succeeds.
+    """
+
+    target: bytes
+    content_type: bytes | None = None
+    body: bytes | None = None
+    response_warnings: tuple[str, ...] = ()
+
+
+class Gatekeeper(Protocol):
+    """Decides for one repo. Called on the event loop; an exception refuses the request (fail closed)."""
+
+    def inspects(self, matched: Matched) -> bool:
+        """Whether `inspect` must be asked before the daemon hears of this request.
+
+        Cheap, and the same answer for the same route. Where it is False the canonical request passes with
+        its body as the client sent it (re-framed).
+        """
+        ...
+
+    async def inspect(
+        self, matched: Matched, head: RequestHead, body: bytes, *, peer: Peer
+    ) -> Forward | Denial:
+        """What to do with the request.
+
+        `body` is whole for JSON routes, and empty for routes without a body and for streamed ones (tar), of
+        which the daemon gets nothing before this returns. Cancelled when the client is gone.
+        """
+        ...
+
+    def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
+        """Told of every denial that did not come from `inspect`, for the audit log. Must not block."""
+        ...
