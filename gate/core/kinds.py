@@ -183,6 +183,14 @@ def _read_size(value: Json, dropped: Dropped) -> tuple[int, int]:
     return height, width
 
 
+def _read_presence(value: Json, _dropped: Dropped) -> bool:
+    check_depth(value)
+    return value is not None
+
+
+PRESENCE = Go(_read_presence, False)
+"""Whether something is there at all, for fields that are refused whatever they hold."""
+
 _UINTS = slice_of(UINT64)
 STRINGS = slice_of(STRING)
 STRING_LISTS = slice_of(STRINGS)
@@ -223,6 +231,11 @@ def struct(cls: type[T], label: str) -> Go[T]:
         return out
 
     return Go(_struct_reader(cls, label, table), cls(), write)
+
+
+def wire_names(cls: type[object]) -> tuple[str, ...]:
+    """The names on the wire of a field table's fields."""
+    return tuple(item.metadata["wire"] for item in fields(cls))  # type: ignore[arg-type]  # a dataclass
 
 
 _Entry = tuple[str, str, Read[object]]

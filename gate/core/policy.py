@@ -4,7 +4,7 @@ The way of an inspected request: `parse` its bytes, ask the daemon and the file 
 there are none left, `decide`. Facts go in as values, so that deciding needs no I/O and is total.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -71,6 +71,10 @@ class GrantView(Protocol):
         """Whether the repo may use the device now. Must not raise and not do I/O."""
         ...
 
+    def names(self) -> tuple[QualifiedName, ...]:
+        """Every device that `status` answers Granted for, to tell a user what could be asked instead."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPaths:
@@ -115,3 +119,24 @@ class Forward:
 
 
 Decision = Forward | Denial
+
+
+class Inspected(Protocol):
+    """A request that was read, waiting for its facts."""
+
+    def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
+        """What must still be asked before `decide`; empty when all is known.
+
+        Asked again with the answers, as one answer may raise the next question (a container's mounts); it
+        ends after at most three rounds, because paths and volumes raise none.
+        """
+        ...
+
+    def decide(self, context: Context, facts: Facts) -> Decision:
+        """Forward or deny, with every broken rule. Total: never raises; what was not answered is refused."""
+        ...
+
+
+def missing(wanted: Iterable[Lookup], facts: Facts) -> tuple[Lookup, ...]:
+    """The wanted lookups that have no answer yet, each once, in a stable order."""
+    return tuple(dict.fromkeys(lookup for lookup in wanted if lookup not in facts))

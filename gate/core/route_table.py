@@ -9,7 +9,7 @@ from types import MappingProxyType
 from gate.core.denial import Rule
 from gate.core.router import Body, Kind, Route
 
-T, I, H, D = Kind.TRANSPARENT, Kind.INSPECT, Kind.HIJACK, Kind.DENY  # noqa: E741 - column letters of the table
+T, I, H, D = Kind.TRANSPARENT, Kind.INSPECT, Kind.HIJACK, Kind.DENY  # noqa: E741 - columns
 
 DENIED_FAMILIES = MappingProxyType(
     {

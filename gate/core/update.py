@@ -1,0 +1,82 @@
+"""`POST /containers/{id}/update`: limits and restart policy, nothing else. Pure.
+
+Source: moby copies CPU, memory, pids, block weight and the restart policy from an update and ignores the
+rest; other engines ignore less, so that device fields are refused and everything else that it ignores is
+left out.
+"""
+
+# ruff: noqa: RUF009 - wire() makes a dataclass field
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gate.core.denial import Broken, Rule, broken, refuse, show
+from gate.core.devices import device_faults, throttle_faults
+from gate.core.docker_json import decode, encode
+from gate.core.kinds import struct, wire
+from gate.core.model import RESTART_POLICY, Resources, RestartPolicy
+from gate.core.policy import Context, Decision, Facts, Forward, Lookup
+from gate.core.router import Matched
+
+_COPIED = frozenset({
+    "blkio_weight", "cpu_shares", "nano_cpus", "cpu_period", "cpu_quota", "cpu_realtime_period",
+    "cpu_realtime_runtime", "cpuset_cpus", "cpuset_mems", "memory", "memory_swap", "memory_reservation",
+    "kernel_memory", "pids_limit", "restart_policy",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateBody(Resources):
+    """`container.UpdateConfig`."""
+
+    restart_policy: RestartPolicy = wire("RestartPolicy", RESTART_POLICY)
+
+
+UPDATE_BODY = struct(UpdateBody, "Update")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRequest:
+    """An update that was read."""
+
+    matched: Matched
+    body: UpdateBody
+    dropped: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, raw: bytes, matched: Matched) -> "UpdateRequest":
+        """The body, typed; no body is an empty object, as the daemon has it.
+
+        Raises:
+            MalformedError: it is not one JSON object of the right types.
+        """
+        dropped: list[str] = []
+        body = UPDATE_BODY.read(decode(raw or b"{}"), dropped)
+        return cls(matched=matched, body=body, dropped=tuple(dropped))
+
+    def lookups(self, _context: Context, _facts: Facts) -> tuple[Lookup, ...]:
+        """Nothing to ask."""
+        return ()
+
+    def decide(self, context: Context, _facts: Facts) -> Decision:
+        """Forward what an update may change."""
+        found = tuple(self._faults(context))
+        if found:
+            return refuse(found)
+        body = UpdateBody(**{name: getattr(self.body, name) for name in _COPIED})
+        names = (*self.matched.dropped, *self.dropped)
+        warnings = tuple(f"key {show(name)} is not known to the gate and was left out" for name in names)
+        return Forward(
+            target=self.matched.target,
+            content_type=self.matched.route.content_type,
+            body=encode(UPDATE_BODY.to_json(body)),
+            response_warnings=warnings,
+        )
+
+    def _faults(self, context: Context) -> Iterator[Broken]:
+        yield from device_faults(self.body, context)
+        yield from throttle_faults(self.body)
+        if self.body.device_requests:
+            yield broken(Rule.UPDATE_FIELD, "devices of an existing container cannot be changed")
+        if self.body.cgroup_parent:
+            yield broken(Rule.CGROUP_PARENT, f"cgroup parent {show(self.body.cgroup_parent)} is not allowed")
