@@ -85,6 +85,11 @@ class Layout:
         return self.root / "run/rediacc"
 
     @property
+    def gate_socket(self) -> Path:
+        """The gate's own health and metrics; whoever connects knows that the gate runs."""
+        return self.run_dir / "gate.sock"
+
+    @property
     def state_dir(self) -> Path:
         """What outlives a reboot: ledger, repo data."""
         return self.root / "var/lib/rediacc"
