@@ -13,12 +13,13 @@ from gate.core.denial import Broken, Rule, broken, refuse, show
 from gate.core.devices import device_faults, requested_devices
 from gate.core.docker_json import decode, encode
 from gate.core.facts import ContainerFact
-from gate.core.kinds import BOOL, SIZE, STRING, STRINGS, pointer, struct, wire
+from gate.core.kinds import BOOL, SIZE, STRING, STRINGS, pointer, wire
 from gate.core.mount_rules import point_faults, point_lookups
 from gate.core.namespaces import host_namespace_faults
 from gate.core.policy import ContainerLookup, Context, Decision, Facts, Forward, Lookup, missing
 from gate.core.router import Matched
 from gate.core.sandbox import START_RULES
+from gate.core.structs import struct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

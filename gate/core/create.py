@@ -7,7 +7,7 @@ rule at once, and written anew from the types.
 # ruff: noqa: RUF009 - wire() makes a dataclass field
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import cast
 
@@ -18,8 +18,8 @@ from gate.core.denial import Broken, Rule, broken, refuse, show
 from gate.core.devices import canonical_requests, device_faults, requested_devices, throttle_faults
 from gate.core.docker_json import Json, decode, encode
 from gate.core.environment import owned_environment
-from gate.core.kinds import fold, struct, wire, wire_names
-from gate.core.model import CONFIG, HOST_CONFIG, Config, HostConfig
+from gate.core.kinds import wire
+from gate.core.model import CONFIG, HOST_CONFIG, Config, HostConfig, edited
 from gate.core.mount_rules import (
     pinned_volumes_from,
     plan_faults,
@@ -33,6 +33,7 @@ from gate.core.netrules import endpoint_faults
 from gate.core.policy import Context, Decision, Facts, Forward, Lookup, missing
 from gate.core.router import Matched
 from gate.core.sandbox import CREATE_RULES, canonical_paths, runtime_faults
+from gate.core.structs import fold, struct, wire_names
 
 _WARNING = "key {} is not known to the gate and was left out"
 
@@ -119,8 +120,9 @@ class CreateRequest:
     def _forward(self, context: Context, facts: Facts) -> Forward:
         host = self._edited_host(context, facts)
         env, warnings = owned_environment(self.body.env, devices=bool(self.devices), runtime=host.runtime)
-        body = self.body if env is self.body.env else replace(self.body, env=env)
-        out = cast("dict[str, Json]", CONFIG.to_json(body))
+        out = cast("dict[str, Json]", CONFIG.to_json(self.body))
+        if env is not None:
+            out["Env"] = env
         out.setdefault("Image", "")
         out["HostConfig"] = HOST_CONFIG.to_json(host)
         if self.body.networking.endpoints_config is not None:
@@ -135,29 +137,20 @@ class CreateRequest:
 
     def _edited_host(self, context: Context, facts: Facts) -> HostConfig:
         """The host configuration as decided: canonical spellings, full ids, the gate's own additions."""
-        host = pinned(self.plan.host_config, facts)
-        volumes_from = host.volumes_from
-        masked, readonly = canonical_paths(host)
-        cap_add, cap_drop = host.cap_add, host.cap_drop
-        if "MKNOD" not in context.repo.policy.capabilities and writable_binds(
-            self.plan, volumes_from or (), context, facts
-        ):
-            cap_add, cap_drop = without_mknod(cap_add, cap_drop)
-        if volumes_from is not None:
-            volumes_from = tuple(pinned_volumes_from(one, facts) for one in volumes_from)
-        return replace(
-            host,
-            device_requests=canonical_requests(self.devices),
-            devices=None,
-            device_cgroup_rules=None,
-            cgroup_parent=context.repo.policy.cgroup_parent or "",
-            container_id_file="",
-            volumes_from=volumes_from,
-            masked_paths=masked,
-            readonly_paths=readonly,
-            cap_add=cap_add,
-            cap_drop=cap_drop,
-        )
+        host, policy = pinned(self.plan.host_config, facts), context.repo.policy
+        sources = host.volumes_from or ()
+        changes: dict[str, object] = {
+            "device_requests": canonical_requests(self.devices),
+            "cgroup_parent": policy.cgroup_parent or "",
+            "container_id_file": "",
+        }
+        if sources:
+            changes["volumes_from"] = tuple(pinned_volumes_from(one, facts) for one in sources)
+        if host.masked_paths is not None or host.readonly_paths is not None:
+            changes["masked_paths"], changes["readonly_paths"] = canonical_paths(host)
+        if "MKNOD" not in policy.capabilities and writable_binds(self.plan, sources, context, facts):
+            changes["cap_add"], changes["cap_drop"] = without_mknod(host.cap_add, host.cap_drop)
+        return edited(host, changes)
 
 
 def without_mknod(

@@ -2,7 +2,7 @@
 
 Source: facts page on gates, section 3.1 (Go's encoding/json driven with raw bytes). Where Go is lenient in a
 way that lets two readers disagree (repeated keys, trailing bytes, invalid UTF-8, lone surrogates), the bytes
-are refused; where it is lenient in its field names (`kinds.struct`), they are read as Go reads them.
+are refused; where it is lenient in its field names (`structs.struct`), they are read as Go reads them.
 """
 
 import json

@@ -15,6 +15,7 @@ _OWNED = frozenset({
     "NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_GDS", "NVIDIA_MOFED", "NVIDIA_GDRCOPY", "NVIDIA_NVSWITCH",
 })  # fmt: skip
 """Read by device runtimes as requests for devices."""
+_PREFIXES = ("NVIDIA_", "AMD_")
 
 
 def owned_environment(
@@ -29,6 +30,9 @@ def owned_environment(
         return env, ()
     kept, taken = [], []
     for entry in env or ():
+        if not entry.startswith(_PREFIXES):
+            kept.append(entry)
+            continue
         name, _, value = entry.partition("=")
         if name not in _OWNED:
             kept.append(entry)

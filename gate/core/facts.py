@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import cast
 
 from gate.core.docker_json import Json
-from gate.core.kinds import BOOL, STRING, STRING_MAP, pointer, slice_of, struct, wire
+from gate.core.kinds import BOOL, STRING, STRING_MAP, pointer, slice_of, wire
 from gate.core.model import HOST_CONFIG, HostConfig
+from gate.core.structs import struct
 
 
 class PathType(StrEnum):

@@ -1,8 +1,8 @@
 """Go's kinds: how dockerd's decoder turns JSON into typed fields, and how the gate writes them back. Pure.
 
 Source: Go's encoding/json as driven with raw bytes (facts page on gates, section 3.1). A field table is a
-frozen dataclass whose fields are made with `wire`; `struct` compiles it into a reader and a writer. What was
-read is all that is written: unknown keys are dropped and named, absent and zero values are left out.
+frozen dataclass whose fields are made with `wire`; `structs.struct` compiles it into a reader and a writer.
+What was read is all that is written: unknown keys are dropped and named, absent and zero values are left out.
 
 - Field names match by Go's folding: ASCII case, and U+017F for S, U+212A for K. Two keys of one object that
   fold to the same field are refused, because Go would merge them.
@@ -12,8 +12,7 @@ read is all that is written: unknown keys are dropped and named, absent and zero
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
@@ -28,11 +27,15 @@ Write = Callable[[T], Json]
 
 @dataclass(frozen=True, slots=True)
 class Go(Generic[T]):
-    """One kind: its reader, its writer (None where the value is its own JSON), and its zero value."""
+    """One kind: its reader, its zero value, its writer (None where the value is its own JSON).
+
+    `plain` are the Python types that are read as they are, so that lists of them are read at once.
+    """
 
     read: Read[T]
     zero: T
     write: Write[T] | None = None
+    plain: frozenset[type] | None = None
 
     def to_json(self, value: T) -> Json:
         """The value as JSON."""
@@ -86,7 +89,7 @@ def integer(bits: int, *, signed: bool = True) -> Go[int]:
     return Go(read, 0)
 
 
-STRING = Go(_read_string, "")
+STRING = Go(_read_string, "", plain=frozenset({str}))
 BOOL = Go(_read_bool, False)
 INT64 = integer(64)
 UINT16 = integer(16, signed=False)
@@ -115,12 +118,15 @@ def slice_of(kind: Go[T], *, null_elements: bool = True) -> Go[tuple[T, ...] | N
     `null_elements` is False for slices of pointers, in which a null would be a nil pointer to the daemon.
     """
     inner = kind.read
+    plain = kind.plain
 
     def read(value: Json, dropped: Dropped) -> tuple[T, ...] | None:
         if value is None:
             return None
         if type(value) is not list:
             raise MismatchError(" must be a list")
+        if plain is not None and plain.issuperset(map(type, value)):
+            return tuple(value)
         found = []
         for index, item in enumerate(value):
             if item is None and not null_elements:
@@ -131,8 +137,10 @@ def slice_of(kind: Go[T], *, null_elements: bool = True) -> Go[tuple[T, ...] | N
                 raise exc.at(f"[{index}]") from exc
         return tuple(found)
 
+    write_item = kind.write
+
     def write(value: tuple[T, ...] | None) -> Json:
-        return None if value is None else [kind.to_json(item) for item in value]
+        return value if value is None or write_item is None else [write_item(item) for item in value]  # type: ignore[return-value]
 
     return Go(read, None, write)
 
@@ -140,12 +148,15 @@ def slice_of(kind: Go[T], *, null_elements: bool = True) -> Go[tuple[T, ...] | N
 def map_of(kind: Go[T]) -> Go[Mapping[str, T] | None]:
     """`map[string]T`: null and absent are None; keys are data and keep their case."""
     inner = kind.read
+    plain = kind.plain
 
     def read(value: Json, dropped: Dropped) -> Mapping[str, T] | None:
         if value is None:
             return None
         if type(value) is not dict:
             raise MismatchError(" must be an object")
+        if plain is not None and plain.issuperset(map(type, value.values())):
+            return MappingProxyType(value)
         found = {}
         for key, item in value.items():
             try:
@@ -154,8 +165,14 @@ def map_of(kind: Go[T]) -> Go[Mapping[str, T] | None]:
                 raise exc.at(f"[{key[:80]}]") from exc
         return MappingProxyType(found)
 
+    write_item = kind.write
+
     def write(value: Mapping[str, T] | None) -> Json:
-        return None if value is None else {key: kind.to_json(item) for key, item in value.items()}
+        if value is None:
+            return None
+        if write_item is None:
+            return dict(value)  # type: ignore[arg-type]  # plain values are their own JSON
+        return {key: write_item(item) for key, item in value.items()}
 
     return Go(read, None, write)
 
@@ -199,75 +216,3 @@ STRING_MAP = map_of(STRING)
 EMPTY: Go[None] = Go(_read_empty, None, lambda _value: {})
 SET = map_of(EMPTY)
 SIZE: Go[tuple[int, int]] = Go(_read_size, (0, 0), list)
-
-
-def fold(key: str) -> str:
-    """A key as Go compares it: equal folds mean the same field.
-
-    Only ASCII letters and the two characters that Unicode folds onto ASCII ones; `str.casefold` does more.
-    """
-    return key.replace("\u017f", "s").replace("\u212a", "k").translate(_ASCII_LOWER)
-
-
-_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-
-
-def struct(cls: type[T], label: str) -> Go[T]:
-    """The kind of a field table; `label` names it where an unknown key is reported."""
-    table: dict[str, _Entry] = {}
-    plan = []
-    for item in fields(cls):  # type: ignore[arg-type]  # every T here is a dataclass
-        name, kind = item.metadata["wire"], item.metadata["kind"]
-        table[name] = (item.name, name, kind.read)
-        plan.append((name, attrgetter(item.name), kind.zero, kind.write))
-
-    def write(value: T) -> Json:
-        out: dict[str, Json] = {}
-        for name, get, zero, write_field in plan:
-            item = get(value)
-            if item is zero or item == zero:
-                continue
-            out[name] = item if write_field is None else write_field(item)
-        return out
-
-    return Go(_struct_reader(cls, label, table), cls(), write)
-
-
-def wire_names(cls: type[object]) -> tuple[str, ...]:
-    """The names on the wire of a field table's fields."""
-    return tuple(item.metadata["wire"] for item in fields(cls))  # type: ignore[arg-type]  # a dataclass
-
-
-_Entry = tuple[str, str, Read[object]]
-
-
-def _struct_reader(cls: type[T], label: str, table: Mapping[str, _Entry]) -> Read[T]:
-    exact = table.get
-    folded = {fold(name): entry for name, entry in table.items()}
-    if len(folded) != len(table):
-        raise ValueError(f"two fields of {label} fold to one")
-    zero = cls()
-
-    def read(value: Json, dropped: Dropped) -> T:
-        if type(value) is not dict:
-            if value is None:
-                return zero
-            raise MismatchError(" must be an object")
-        found: dict[str, object] = {}
-        unknown = 0
-        for key, item in value.items():
-            entry = exact(key) or folded.get(fold(key))
-            if entry is None:
-                check_depth(item)
-                dropped.append(f"{label}.{key}")
-                unknown += 1
-                continue
-            try:
-                found[entry[0]] = entry[2](item, dropped)
-            except MismatchError as exc:
-                raise exc.at(entry[1]) from exc
-        if len(found) + unknown != len(value):
-            raise MismatchError(f" has two keys that mean the same field of {label}")
-        return cls(**found)
-
-    return read

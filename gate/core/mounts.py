@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gate.core.denial import Broken, Rule, broken, show
 from gate.core.hostpath import clean_path, inside
-from gate.core.model import Config, HostConfig, Mount
+from gate.core.model import Config, HostConfig, Mount, edited
 
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 _PRIVATE = frozenset({"", "private", "rprivate"})
@@ -67,15 +67,16 @@ def read_mounts(host: HostConfig, config: Config) -> MountPlan:
     faults += [fault for target in targets for fault in _target_faults(target)]
     if host.volume_driver not in {"", "local"}:
         faults.append(broken(Rule.VOLUME_DRIVER, f"volume driver {show(host.volume_driver)} is not allowed"))
+    changes = {
+        name: tuple(canonical)
+        for name, canonical in (("binds", binds), ("mounts", mounts))
+        if tuple(canonical) != (getattr(host, name) or ())
+    }
     return MountPlan(
         binds=tuple(item for item in found if isinstance(item, BindMount)),
         volumes=tuple(item for item in found if isinstance(item, VolumeMount)),
         faults=tuple(faults),
-        host_config=replace(
-            host,
-            binds=None if host.binds is None else tuple(binds),
-            mounts=None if host.mounts is None else tuple(mounts),
-        ),
+        host_config=edited(host, changes),
     )
 
 

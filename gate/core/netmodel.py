@@ -9,18 +9,8 @@ Source: Docker Engine API up to 1.51, Go types `network.EndpointSettings`, `netw
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gate.core.kinds import (
-    BOOL,
-    INT64,
-    STRING,
-    STRING_MAP,
-    STRINGS,
-    map_of,
-    pointer,
-    slice_of,
-    struct,
-    wire,
-)
+from gate.core.kinds import BOOL, INT64, STRING, STRING_MAP, STRINGS, map_of, pointer, slice_of, wire
+from gate.core.structs import struct
 
 Strings = tuple[str, ...] | None
 StringMap = Mapping[str, str] | None

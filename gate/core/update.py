@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from gate.core.denial import Broken, Rule, broken, refuse, show
 from gate.core.devices import device_faults, throttle_faults
 from gate.core.docker_json import decode, encode
-from gate.core.kinds import struct, wire
+from gate.core.kinds import wire
 from gate.core.model import RESTART_POLICY, Resources, RestartPolicy
 from gate.core.policy import Context, Decision, Facts, Forward, Lookup
 from gate.core.router import Matched
+from gate.core.structs import struct
 
 _COPIED = frozenset({
     "blkio_weight", "cpu_shares", "nano_cpus", "cpu_period", "cpu_quota", "cpu_realtime_period",

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from gate.core.denial import Broken, Rule, broken, refuse, show
 from gate.core.docker_json import decode, encode
-from gate.core.kinds import PRESENCE, STRING, STRING_MAP, struct, wire
+from gate.core.kinds import PRESENCE, STRING, STRING_MAP, wire
 from gate.core.policy import Context, Decision, Facts, Forward, Lookup
 from gate.core.router import Matched
+from gate.core.structs import struct
 
 _HARMLESS = frozenset({"size"})
 
