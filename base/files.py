@@ -10,7 +10,9 @@ from base.errors import AccessError, MalformedError, NotFoundError
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+def write_atomic(
+    path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True, modified_ns: int | None = None
+) -> None:
     """Replace `path` by a file that holds `data`: readers see the old file or the new one, whole.
 
     The temporary file lies in the same directory and is named `.<name>.<random>.tmp`, an ending that no
@@ -21,6 +23,8 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
         data: the whole new content.
         mode: permission bits of the new file.
         durable: also wait until file and directory entry are on disk (fsync).
+        modified_ns: modification time in nanoseconds since 1970, where readers tell versions apart by it: the
+            kernel's own stamps are several milliseconds coarse. None leaves it to the kernel.
 
     Raises:
         AccessError: the directory cannot be written.
@@ -37,6 +41,8 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
         try:
             _write_all(descriptor, data)
             os.fchmod(descriptor, mode)
+            if modified_ns is not None:
+                os.utime(descriptor, ns=(modified_ns, modified_ns))
             if durable:
                 os.fsync(descriptor)
         finally:

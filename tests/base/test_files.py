@@ -22,6 +22,13 @@ def test_write_replaces_whole_files_and_leaves_no_temporary(tmp_path: Path) -> N
     assert _names(tmp_path) == ["doc.json"]
 
 
+def test_the_modification_time_can_be_given_to_the_nanosecond(tmp_path: Path) -> None:
+    target = tmp_path / "doc.json"
+    for modified_ns in (1_700_000_000_000_000_001, 1_700_000_000_000_000_002):
+        write_atomic(target, b"same", modified_ns=modified_ns)
+        assert target.stat().st_mtime_ns == modified_ns
+
+
 def test_a_reader_with_the_old_file_open_keeps_it_whole(tmp_path: Path) -> None:
     target = tmp_path / "doc.json"
     write_atomic(target, b"old")
