@@ -155,6 +155,13 @@ class ClientConnection(Stream):
         else:
             upstream.abort()
 
+    def partner_gone(self) -> None:
+        """The daemon has closed a tunnel: the client reads the last bytes; what it still sends is dropped."""
+        if self._tunnel:
+            self._tunnel = False
+            self.repo.metrics.tunnels -= 1
+            self._linger()
+
     def crashed(self, error: Exception) -> None:
         """Log, and close this pair."""
         self.repo.metrics.failures += 1
@@ -285,10 +292,10 @@ class ClientConnection(Stream):
             self.drop_upstream()
             upstream = None
         if upstream is None:
-            upstream = Upstream(self.repo.endpoint.upstream, self.repo.service.pool, self.repo.service.heads)
+            service = self.repo.service
+            upstream = Upstream(self.repo.endpoint.upstream, service.pool, service.heads, self.repo.metrics)
             self._upstream = upstream
             self.pair(upstream)
-            self.repo.metrics.upstream_connects += 1
             self.spawn(self._connect(upstream, sink))
         upstream.begin(sink, method, wire)
         return upstream
@@ -356,7 +363,10 @@ class ClientConnection(Stream):
         """A time limit passed."""
         exchange = self.exchange
         if self._lingering or (exchange is not None and exchange.response_done):
-            self.abort()
+            if self.write_paused:
+                self.watch(self.limits.linger_s)  # it is still reading
+            else:
+                self.abort()
         else:
             hint = "send the whole request, or close the connection"
             error = HttpError(HttpCode.TIMEOUT, "the request did not arrive in time", status=408, hint=hint)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from base.errors import RdcError
 from gate.answers import merge_warnings, rewritable
 from gate.core.denial import Denial
+from gate.core.policy import Forward
 from gate.http.body import BodyReader, reader_for
 from gate.http.encode import (
     CONTINUE,
@@ -24,7 +25,6 @@ from gate.http.message import Framing, HttpCode, HttpError, RequestHead, Respons
 from gate.http.parse import media_type
 from gate.metrics import Outcome
 from gate.plan import BodyUse, Plan, request_length
-from gate.ports import Forward
 from gate.stream import Stop
 from gate.upstream import Upstream
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gate.core.denial import Denial
+from gate.core.policy import Forward
 from gate.core.routes import Matched
 from gate.http.message import RequestHead
 
@@ -45,24 +46,6 @@ class RepoEndpoint:
     socket_mode: int = 0o660
     gid: int | None = None
     upstream: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forward:
-    """What the daemon gets in place of an inspected request.
-
-    Args:
-        target: the whole canonical request target, query included.
-        content_type: of `body`, or of a body that is streamed; None leaves the header out.
-        body: the whole new body; None for no body, except on routes whose body is streamed (tar), where the
-            client's body follows the new head.
-        response_warnings: added to the `Warnings` of the daemon's JSON answer when it succeeds.
-    """
-
-    target: bytes
-    content_type: bytes | None = None
-    body: bytes | None = None
-    response_warnings: tuple[str, ...] = ()
 
 
 class Gatekeeper(Protocol):

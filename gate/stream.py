@@ -94,6 +94,10 @@ class Stream(asyncio.BufferedProtocol):
         """Handle the end of the socket."""
         raise NotImplementedError
 
+    def partner_gone(self) -> None:
+        """Handle the end of the partner's socket in a two-way stream."""
+        self.close()
+
     def crashed(self, error: Exception) -> None:
         """Handle an error of ours: close this connection and its partner, and nothing else."""
         raise NotImplementedError

@@ -17,6 +17,7 @@ from base.errors import UnreachableError
 from gate.http.body import ChunkedReader
 from gate.http.message import Framing, HttpError, ResponseHead
 from gate.http.parse import find_head, parse_response_head
+from gate.metrics import GateMetrics
 from gate.stream import BufferPool, Stop, Stream, salvage
 
 _BACKLOG_RETRIES = 50
@@ -80,6 +81,7 @@ class Upstream(Stream):
         "_keep_alive",
         "_left",
         "_method",
+        "_metrics",
         "_partial",
         "_path",
         "_pending",
@@ -89,9 +91,11 @@ class Upstream(Stream):
         "reused",
     )
 
-    def __init__(self, path: Path, pool: BufferPool, heads: ResponseHeads) -> None:
+    def __init__(self, path: Path, pool: BufferPool, heads: ResponseHeads, metrics: GateMetrics) -> None:
         super().__init__(pool)
         self._path = path
+        self._metrics = metrics
+        metrics.upstream_connects += 1
         self._heads = heads
         self._sink: ResponseSink | None = None
         self._sock: socket.socket | None = None
@@ -189,6 +193,7 @@ class Upstream(Stream):
 
     def received(self, view: memoryview) -> None:
         """Frame the answer."""
+        self._metrics.bytes_from_daemons += len(view)
         phase = self._phase
         if phase is _Phase.HEAD:
             self._read_head(view)
@@ -211,7 +216,7 @@ class Upstream(Stream):
             if self.partner is None:
                 return False
             if self.hung_up():
-                self.partner.close()
+                self.partner.partner_gone()
                 return False
             self.partner.finish_sending()
             return not self.eof_sent
@@ -227,7 +232,7 @@ class Upstream(Stream):
         tunnelled = self._phase is _Phase.TUNNEL
         self._finish(f"broke off ({error})" if error is not None else "closed the connection")
         if tunnelled and self.partner is not None:
-            self.partner.close()
+            self.partner.partner_gone()
 
     def crashed(self, error: Exception) -> None:
         """Leave the reporting to the client's connection, which owns this one."""

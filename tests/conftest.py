@@ -24,7 +24,7 @@ from tests.engine import (
 
 # what marks a test as one that needs an engine
 ENGINE_FIXTURES = frozenset(
-    {"engine28", "engine26", "each_engine", "daemon", "daemon28", "daemon26", "each_daemon"}
+    {"gated28", "each_gated", "engine28", "engine26", "each_engine", "daemon", "daemon28", "daemon26", "each_daemon"}
 )
 
 

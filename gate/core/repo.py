@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NewType, cast
 
 import yaml
@@ -155,8 +156,14 @@ _HEADER = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateConfig:
-    """The machine's gate. Times in seconds; None leaves the transport's own default."""
+    """The machine's gate. Times in seconds; None leaves the transport's own default.
 
+    `cdi_spec_dirs` are the machine's spec directories in precedence order, the last one winning; empty for
+    the root's `etc/cdi`. `engine` is for whoever runs managed daemons, who checks it.
+    """
+
+    cdi_spec_dirs: tuple[str, ...] = ()
+    engine: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     protected_paths: tuple[str, ...] = ()
     connections: int | None = None
     head_s: float | None = None
@@ -173,7 +180,10 @@ class GateConfig:
         document = read_settings(raw, "gate.schema.json", source)
         limits = cast("Mapping[str, Setting]", document.get("limits", {}))
         paths = cast("list[str]", document.get("protected_paths", []))
+        spec_dirs = cast("list[str]", document.get("cdi_spec_dirs", []))
         return cls(
+            cdi_spec_dirs=tuple(clean_path(path) for path in spec_dirs),
+            engine=MappingProxyType(cast("dict[str, Setting]", document.get("engine", {}))),
             protected_paths=tuple(clean_path(path) for path in paths),
             connections=cast("int | None", limits.get("connections")),
             head_s=cast("float | None", limits.get("head_s")),

@@ -158,34 +158,17 @@ def verdict(pieces: list[bytes]) -> tuple[str, object]:
     return "waiting", None
 
 
+SCRAPS = (
+    b"GET", b"POST", b" ", b"/", b"/_ping", b"HTTP/1.1", b"\r\n", b"\n", b"\r", b"Host: d\r\n", b"\0",
+    b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"\r\n\r\n", b":", b"a: b\r\n",
+)  # fmt: skip
+LINES = (b"A: b\r\n", b"Expect: 100-continue\r\n", b"Connection: close\r\n")
 heads = st.one_of(
     st.binary(max_size=200),
-    st.lists(
-        st.sampled_from(
-            [
-                b"GET",
-                b"POST",
-                b" ",
-                b"/",
-                b"/_ping",
-                b"HTTP/1.1",
-                b"\r\n",
-                b"\n",
-                b"\r",
-                b"Host: d\r\n",
-                b"\x00",
-                b"Content-Length: 3\r\n",
-                b"Transfer-Encoding: chunked\r\n",
-                b"\r\n\r\n",
-                b":",
-                b"a: b\r\n",
-            ]
-        ),
-        max_size=12,
-    ).map(b"".join),
-    st.lists(
-        st.sampled_from([b"A: b\r\n", b"Expect: 100-continue\r\n", b"Connection: close\r\n"]), max_size=6
-    ).map(lambda lines: b"GET /x HTTP/1.1\r\nHost: d\r\n" + b"".join(lines) + b"\r\nrest"),
+    st.lists(st.sampled_from(SCRAPS), max_size=12).map(b"".join),
+    st.lists(st.sampled_from(LINES), max_size=6).map(
+        lambda lines: b"GET /x HTTP/1.1\r\nHost: d\r\n" + b"".join(lines) + b"\r\nrest"
+    ),
 )
 
 

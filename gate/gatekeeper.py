@@ -1,0 +1,107 @@
+"""Decides for one repo: reads the request, gathers the facts, asks the rules.
+
+The rules are pure and live in `gate.core`; this is where they meet the daemon, the file system and the clock.
+Whatever goes wrong on the way ends in a refusal.
+"""
+
+import logging
+from pathlib import Path
+
+from base.errors import MalformedError
+from base.layout import Layout
+from gate.core.denial import Denial, malformed
+from gate.core.inspected import parse
+from gate.core.policy import Context, Forward, HostPaths
+from gate.core.repo import GateConfig, RepoConfig
+from gate.core.router import Kind, Matched
+from gate.daemon import DaemonClient
+from gate.http.message import RequestHead
+from gate.lookups import Answers
+from gate.ports import Peer
+from gate.state import MachineState
+from grants.core.model import RepoGuid
+
+_log = logging.getLogger(__name__)
+
+MAX_ROUNDS = 4
+"""Most rounds of questions for one request; the rules need at most three."""
+
+
+class RepoGatekeeper:
+    """A `gate.ports.Gatekeeper`.
+
+    Args:
+        repo: the repo's configuration; may be replaced at any time, and counts from the next decision on.
+        host: what the rules must know of this host.
+        state: grants and specs.
+        daemon: the repo's daemon, for the gate's own questions.
+    """
+
+    def __init__(self, repo: RepoConfig, host: HostPaths, state: MachineState, daemon: DaemonClient) -> None:
+        self.repo = repo
+        self._host = host
+        self._state = state
+        self._daemon = daemon
+
+    def inspects(self, matched: Matched) -> bool:
+        """Whether the request must be decided on before the daemon hears of it."""
+        return matched.route.kind is Kind.INSPECT
+
+    async def inspect(
+        self,
+        matched: Matched,
+        head: RequestHead,  # noqa: ARG002 - of the port; today's rules need no header
+        body: bytes,
+        *,
+        peer: Peer,
+    ) -> Forward | Denial:
+        """Forward or deny. Grants count as they are once all facts are in."""
+        try:
+            request = parse(body, matched)
+        except MalformedError as exc:
+            decision: Forward | Denial = malformed(f"{exc.message}: {exc.hint}" if exc.hint else exc.message)
+        else:
+            answers = Answers(self._daemon)
+            for _ in range(MAX_ROUNDS):
+                context = await self._context()
+                if not await answers.ask(request.lookups(context, answers.facts)):
+                    break
+            for lookup, failure in answers.failures.items():
+                _log.warning("gate.lookup_failed repo=%s %r %s", self.repo.name, lookup, failure.message)
+            decision = request.decide(await self._context(), answers.facts)
+        if isinstance(decision, Denial):
+            self._denied(matched.route.name, decision, peer)
+        return decision
+
+    def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
+        """A denial that needed no decision, such as an unknown endpoint."""
+        self._denied(head.method, denial, peer)
+
+    async def _context(self) -> Context:
+        grants = await self._state.grants_of(RepoGuid(self.repo.guid))
+        return Context(repo=self.repo, grants=grants, host=self._host)
+
+    def _denied(self, route: str, denial: Denial, peer: Peer) -> None:
+        _log.info(
+            "gate.denied repo=%s route=%s rules=%s uid=%d pid=%d",
+            self.repo.name, route, ",".join(denial.codes()), peer.uid, peer.pid,
+        )  # fmt: skip
+
+
+def host_paths(layout: Layout, config: GateConfig, repo: RepoConfig, upstream: Path) -> HostPaths:
+    """The repo's own socket, and what no bind may reach: all that is ours, and what the operator names.
+
+    Each path also with its symbolic links followed, because bind sources are compared resolved.
+    """
+    ours = (
+        layout.gate_config.parent,
+        layout.run_dir,
+        layout.state_dir,
+        layout.audit_log.parent,
+        layout.cdi_spec_dir,
+        *map(Path, config.cdi_spec_dirs),
+        *map(Path, config.protected_paths),
+        upstream,
+    )
+    protected = dict.fromkeys(str(each) for path in ours for each in (path, path.resolve()))
+    return HostPaths(gate_socket=str(layout.repo(repo.guid).socket), protected=tuple(protected))

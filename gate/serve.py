@@ -1,0 +1,217 @@
+"""Runs the gate of one machine: every repo on its own socket; repos, policies and grants are followed.
+
+Nothing has to tell the gate that something changed: repo files and specs are looked at four times a second,
+grants and specs at every inspected request.
+"""
+
+import asyncio
+import grp
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from base.clock import Clock, SystemClock
+from base.errors import RdcError
+from base.files import make_directory
+from base.layout import Layout, RepoPaths
+from base.run_lock import held
+from cdi.probe import SystemProbe
+from gate.core.repo import GateConfig, RepoConfig
+from gate.daemon import DaemonClient
+from gate.gatekeeper import RepoGatekeeper, host_paths
+from gate.health import SOCKET_NAME, start_health
+from gate.limits import Limits
+from gate.metrics import GateMetrics
+from gate.ports import RepoEndpoint
+from gate.projections import Projections
+from gate.repos import RepoFiles
+from gate.server import GateServer
+from gate.state import MachineState
+from grants.core.model import RepoGuid
+from grants.store import GrantStore
+
+_log = logging.getLogger(__name__)
+
+POLL_S = 0.25
+
+
+async def serve(
+    layout: Layout, *, clock: Clock | None = None, on_ready: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until cancelled; then open requests get the grace time, and every socket is gone.
+
+    Args:
+        layout: the machine.
+        clock: tells the time.
+        on_ready: called once, when every repo that can be served is.
+
+    Raises:
+        RefusedError: another gate serves this root.
+        RdcError: the configuration cannot be read, or `run/rediacc` not written.
+    """
+    make_directory(layout.run_dir)
+    with held(layout.run_dir / "gate.lock", f"a gate on root {layout.root}"):
+        config = RepoFiles(layout).gate_config()
+        gate = _Gate(layout, config, clock or SystemClock())
+        health: web.AppRunner | None = None
+        try:
+            await gate.follow()
+            health = await start_health(layout.run_dir / SOCKET_NAME, gate)
+            on_ready()
+            while True:
+                await asyncio.sleep(POLL_S)
+                await gate.follow()
+        finally:
+            if health is not None:
+                await health.cleanup()
+            await gate.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Serving:
+    """A repo that is served. When anything here but the policy changes, it is served anew."""
+
+    endpoint: RepoEndpoint
+    keeper: RepoGatekeeper
+    daemon: DaemonClient
+
+
+class _Gate:
+    """What is served now, and why what should be is not."""
+
+    def __init__(self, layout: Layout, config: GateConfig, clock: Clock) -> None:
+        probe = SystemProbe()
+        store = GrantStore(layout, clock)
+        spec_dirs = tuple(map(Path, config.cdi_spec_dirs)) or (layout.cdi_spec_dir,)
+        self._layout = layout
+        self._files = RepoFiles(layout)
+        self._config = config
+        self._server = GateServer(limits=_limits(config))
+        self._state = MachineState(store, spec_dirs, probe, clock)
+        self._projections = Projections(layout, self._state, probe, clock)
+        self._serving: dict[str, _Serving] = {}
+        self._seen: object = None
+        self._problems: dict[str, str] = {}
+
+    async def follow(self) -> None:
+        """Bring what is served and what the daemons can resolve up to date. Never raises an `RdcError`."""
+        try:
+            await self._follow_repos()
+        except RdcError as exc:
+            self._problem("repos", exc.message)
+        await self._projections.follow(
+            {RepoGuid(guid): serving.daemon for guid, serving in self._serving.items()}
+        )
+
+    def repos(self) -> Mapping[str, GateMetrics]:
+        """The counters of each served repo, by name."""
+        found = {serving.endpoint.name: self._server.metrics(guid) for guid, serving in self._serving.items()}
+        return {name: metrics for name, metrics in found.items() if metrics is not None}
+
+    def problems(self) -> tuple[str, ...]:
+        """What is not served, and why."""
+        failure = self._state.failure
+        return (*self._problems.values(), *((failure,) if failure else ()))
+
+    async def close(self) -> None:
+        """Stop serving."""
+        await self._server.close()
+        for serving in self._serving.values():
+            await serving.daemon.close()
+        self._serving.clear()
+
+    async def _follow_repos(self) -> None:
+        seen = self._files.fingerprint()
+        if seen == self._seen and not self._problems:
+            return
+        listing = await asyncio.to_thread(self._files.list)
+        wanted = {config.guid: config for config in listing.repos}
+        broken = {path.stem for path in listing.problems}
+        self._forget_problems({"repos", *wanted, *map(str, listing.problems)})
+        for path, problem in listing.problems.items():
+            self._problem(str(path), problem.message)
+        for guid, serving in list(self._serving.items()):
+            # A file that can no longer be read leaves its repo as it was: a slip must not cut tenants off.
+            if guid not in wanted and serving.endpoint.name not in broken:
+                await self._remove(guid)
+        for config in wanted.values():
+            await self._apply(config)
+        self._seen = seen
+
+    async def _apply(self, config: RepoConfig) -> None:
+        """Serve the repo as configured."""
+        try:
+            endpoint = _endpoint(self._layout, config)
+            serving = self._serving.get(config.guid)
+            if serving is not None and serving.endpoint == endpoint:
+                serving.keeper.repo = config
+                return
+            if serving is not None:
+                await self._remove(config.guid)
+            await self._add(config, endpoint)
+        except RdcError as exc:
+            self._problem(config.guid, f"repo {config.name}: {exc.message}")
+        else:
+            self._problems.pop(config.guid, None)
+
+    async def _add(self, config: RepoConfig, endpoint: RepoEndpoint) -> None:
+        _make_directories(self._layout.repo(config.guid))
+        daemon = DaemonClient(endpoint.upstream)
+        host = host_paths(self._layout, self._config, config, endpoint.upstream)
+        keeper = RepoGatekeeper(config, host, self._state, daemon)
+        await self._server.add_repo(endpoint, keeper)
+        self._serving[config.guid] = _Serving(endpoint=endpoint, keeper=keeper, daemon=daemon)
+        _log.info("gate.repo_added repo=%s socket=%s", config.name, endpoint.socket)
+
+    async def _remove(self, guid: str) -> None:
+        serving = self._serving.pop(guid)
+        await self._server.remove_repo(guid)
+        await serving.daemon.close()
+        _log.info("gate.repo_removed repo=%s", serving.endpoint.name)
+
+    def _problem(self, source: str, message: str) -> None:
+        if self._problems.get(source) != message:
+            self._problems[source] = message
+            _log.error("gate.problem %s", message)
+
+    def _forget_problems(self, still: set[str]) -> None:
+        for source in self._problems.keys() - still:
+            del self._problems[source]
+
+
+def _endpoint(layout: Layout, config: RepoConfig) -> RepoEndpoint:
+    paths = layout.repo(config.guid)
+    return RepoEndpoint(
+        guid=config.guid,
+        name=config.name,
+        socket=paths.socket,
+        gid=None if config.socket_group is None else _gid(config.socket_group),
+        upstream=paths.daemon_socket if config.managed else Path(config.upstream),
+    )
+
+
+def _gid(group: str) -> int:
+    if group.isascii() and group.isdecimal():
+        return int(group)
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError as exc:
+        raise RdcError(f"there is no group {group!r}", hint=f"make it: groupadd {group}") from exc
+
+
+def _make_directories(paths: RepoPaths) -> None:
+    make_directory(paths.directory)
+    make_directory(paths.private, mode=0o700)
+
+
+def _limits(config: GateConfig) -> Limits:
+    given = {
+        "connections": config.connections,
+        "head_s": config.head_s,
+        "body_s": config.body_s,
+        "inspected_body_bytes": config.inspected_body_bytes,
+    }
+    return Limits(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Tests of the whole: real engines, real clients, the installed commands."""
