@@ -91,7 +91,7 @@ class DocumentReader:
     __slots__ = ("_seen",)
 
     def __init__(self) -> None:
-        self._seen = _Seen(pins_text=b"", pins={}, reader=_RowReader({}), lines={})
+        self._seen = _Seen(pins_text=b"", pins={}, reader=_RowReader({}), lines={}, table=GrantTable.empty())
 
     def parse(self, raw: bytes) -> GrantTable:
         """As the function `parse`."""
@@ -112,14 +112,18 @@ class DocumentReader:
         rows = dict(lines.values())
         if len(rows) != len(lines):
             return None
-        self._seen = _Seen(pins_text=frame[2], pins=seen.pins, reader=seen.reader, lines=lines)
-        return GrantTable(generation=int(frame[1]), pins=seen.pins, rows=rows, names=seen.reader.names)
+        table = GrantTable(generation=int(frame[1]), pins=seen.pins, rows=rows, names=seen.reader.names)
+        table.learn_from(self._seen.table)
+        self._seen = _Seen(pins_text=frame[2], pins=seen.pins, reader=seen.reader, lines=lines, table=table)
+        return table
 
     def _seen_with(self, pins_text: bytes) -> "_Seen":
         """What was seen, as far as it holds with other pins: rows do while no pin has gone."""
         pins = _pins(_from_json(b"{" + pins_text + b"}"))
         kept = self._seen.lines if pins.keys() >= self._seen.pins.keys() else {}
-        return _Seen(pins_text=pins_text, pins=pins, reader=_RowReader(pins), lines=kept)
+        return _Seen(
+            pins_text=pins_text, pins=pins, reader=_RowReader(pins), lines=kept, table=self._seen.table
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +132,7 @@ class _Seen:
     pins: Mapping[PinId, Pin]
     reader: "_RowReader"
     lines: Mapping[bytes, tuple[RepoGuid, Sequence[Row]]]
+    table: GrantTable
 
 
 def _line(line: bytes, reader: "_RowReader") -> tuple[RepoGuid, Sequence[Row]]:

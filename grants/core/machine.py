@@ -53,11 +53,12 @@ class MachineView:
     were.
     """
 
-    __slots__ = ("_meanings", "_probe", "catalog")
+    __slots__ = ("_drifts", "_meanings", "_probe", "catalog")
 
     def __init__(self, catalog: Catalog, probe: Probe) -> None:
         self.catalog = catalog
         self._probe = probe
+        self._drifts: dict[tuple[QualifiedName, int], tuple[Pin, str | None]] = {}
         self._meanings: dict[QualifiedName, Meaning] = {}
 
     def meaning(self, name: QualifiedName) -> Meaning:
@@ -76,10 +77,19 @@ class MachineView:
         if meaning.pin is None:
             near = () if grant.device in self.catalog.devices else self.catalog.near(grant.device)
             return GrantStatus(state=GrantState.UNRESOLVABLE, reason=meaning.reason, near=near)
-        reason = drifted(grant.pin, meaning.pin)
+        reason = self._drift(grant, meaning.pin)
         if reason is not None:
             return GrantStatus(state=GrantState.DRIFTED, reason=reason)
         return GrantStatus(state=GrantState.LIVE)
+
+    def _drift(self, grant: Grant, current: Pin) -> str | None:
+        """As `drifted`, once for all grants that share a name and a pin: a listing has thousands of those."""
+        key = (grant.device, id(grant.pin))
+        known = self._drifts.get(key)
+        if known is None:
+            # The pin is kept beside the answer, so that its id stays its own.
+            known = self._drifts[key] = (grant.pin, drifted(grant.pin, current))
+        return known[1]
 
     def warnings(self, name: QualifiedName, pin: Pin, sharing: Sharing) -> tuple[str, ...]:
         """What an operator who grants the name should know although it is no reason to refuse."""

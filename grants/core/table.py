@@ -13,6 +13,8 @@ from cdi.core.names import QualifiedName
 from cdi.core.pin import Pin
 from grants.core.model import Grant, Isolation, RepoGuid, Sharing, format_instant, parse_instant
 
+_SHARINGS = {sharing.value: sharing for sharing in Sharing}
+
 PinId = NewType("PinId", str)
 """The key of a pin in the document; grants of the same meaning share one."""
 
@@ -79,6 +81,17 @@ class GrantTable:
     def empty(cls) -> "GrantTable":
         """The table of a store that was never written."""
         return cls(generation=0, pins={}, rows={})
+
+    def learn_from(self, older: "GrantTable") -> None:
+        """Take over grants that an older table has made of the very rows and equal pins of this one.
+
+        Only saves time: a table answers the same with or without.
+        """
+        if older.pins.items() <= self._pins.items():
+            made = older._by_device.copy()  # noqa: SLF001 - ours; a copy, as other threads may add to it
+            for repo, grants in made.items():
+                if self._rows.get(repo) is older.rows.get(repo):
+                    self._by_device[repo] = grants
 
     @property
     def generation(self) -> int:
@@ -217,14 +230,15 @@ class GrantTable:
         return found
 
     def _grant(self, repo: RepoGuid, row: Row) -> Grant:
+        # The row was checked when it was read, so that its instants need no second look at their spelling.
         return Grant(
             repo=repo,
             device=self._name(row["device"]),
-            sharing=Sharing(row["sharing"]),
+            sharing=_SHARINGS[row["sharing"]],
             isolation=Isolation(row["isolation"]) if "isolation" in row else None,
             vram_mb=row.get("vram_mb"),
-            expires_at=parse_instant(row["expires_at"]) if "expires_at" in row else None,
-            granted_at=parse_instant(row["granted_at"]),
+            expires_at=datetime.fromisoformat(row["expires_at"]) if "expires_at" in row else None,
+            granted_at=datetime.fromisoformat(row["granted_at"]),
             granted_by=row["granted_by"],
             note=row.get("note", ""),
             pin=self._pins[row["pin"]],
