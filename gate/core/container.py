@@ -47,10 +47,10 @@ class StartRequest:
         fact = facts.get(lookup)
         if not isinstance(fact, ContainerFact):
             unasked = tuple(_uninspected(lookup, facts))
-            return refuse(unasked) if unasked else Forward(target=self.matched.target)
+            return refuse(unasked, context.repo.name) if unasked else Forward(target=self.matched.target)
         found = tuple(_start_faults(fact, context, facts))
         if found:
-            return refuse(found)
+            return refuse(found, context.repo.name)
         return Forward(
             target=by_full_id(self.matched, fact),
             devices=requested_devices(fact.host_config),
@@ -130,13 +130,13 @@ class ExecRequest:
         if not isinstance(fact, ContainerFact):
             found += _uninspected(lookup, facts)
             return (
-                refuse(found)
+                refuse(found, context.repo.name)
                 if found
                 else Forward(target=self.matched.target, content_type=content_type, body=body)
             )
         found += device_faults(fact.host_config, context)
         return (
-            refuse(found)
+            refuse(found, context.repo.name)
             if found
             else Forward(
                 target=by_full_id(self.matched, fact),

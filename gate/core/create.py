@@ -103,7 +103,7 @@ class CreateRequest:
     def decide(self, context: Context, facts: Facts) -> Decision:
         """Forward the rebuilt body, or deny with every broken rule."""
         found = tuple(self._faults(context, facts))
-        return refuse(found) if found else self._forward(context, facts)
+        return refuse(found, context.repo.name) if found else self._forward(context, facts)
 
     def _faults(self, context: Context, facts: Facts) -> Iterator[Broken]:
         host, policy = self.body.host_config, context.repo.policy

@@ -5,7 +5,7 @@ Source: issue "The main job, end to end", part 6; design section 5. The Docker C
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -86,7 +86,8 @@ class Rule(StrEnum):
     BUILD_OPTION = "build-option"
 
 
-_POLICY = "the operator can widen the repo's policy in etc/rediacc/repos/NAME.yaml"
+_ANY_FILE = "repos/NAME.yaml"
+_POLICY = f"the operator can widen the repo's policy in etc/rediacc/{_ANY_FILE}"
 _BY_NAME = "use a CDI name: --device rediacc.io/dri=renderD128, rediacc.io/amd=gpu0 or nvidia.com/gpu=0"
 _NAMED = "--device vendor/class=name, or devices: [vendor/class=name] in Compose"
 
@@ -198,14 +199,21 @@ def broken(rule: Rule, detail: str, remedy: str = "") -> Broken:
     return Broken(rule=rule, detail=detail, remedy=remedy or REMEDIES[rule])
 
 
-def refuse(found: Iterable[Broken]) -> Denial:
-    """403 with every broken rule, each once, in the order found."""
+def refuse(found: Iterable[Broken], repo: str = "") -> Denial:
+    """403 with every broken rule, each once, in the order found; remedies name the repo's own file."""
+    if repo:
+        found = (replace(one, remedy=one.remedy.replace(_ANY_FILE, f"repos/{repo}.yaml")) for one in found)
     return Denial(status=403, broken=tuple(dict.fromkeys(found)))
 
 
 def malformed(detail: str, rule: Rule = Rule.MALFORMED) -> Denial:
     """400: the request cannot be read in exactly one way."""
     return Denial(status=400, broken=(broken(rule, detail),))
+
+
+def show_options(options: Mapping[str, str]) -> str:
+    """Options for a message, as `key=value` in their order."""
+    return show(", ".join(f"{key}={value}" for key, value in options.items()))
 
 
 def show(text: str) -> str:

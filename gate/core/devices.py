@@ -13,8 +13,7 @@ from gate.core.denial import Broken, Rule, broken, show
 from gate.core.model import DeviceMapping, DeviceRequest, Resources
 from gate.core.policy import Context, Granted, NotGranted, Unusable
 
-_HARMLESS_CAPABILITIES: tuple[object, ...] = (None, (), (("gpu",),))
-"""What the CLI sends for `--device NAME` and for `--gpus driver=cdi,device=NAME`."""
+_GPU_CAPABILITY = (("gpu",),)
 
 _UNUSABLE = {
     Unusable.MISSING: (Rule.GRANT_MISSING, "is not granted to repo"),
@@ -95,8 +94,7 @@ def _not_granted(name: QualifiedName, status: NotGranted, context: Context) -> B
 
 def _cdi_faults(request: DeviceRequest, context: Context) -> Iterator[Broken]:
     names = ", ".join(request.device_ids or ())
-    if request.capabilities not in _HARMLESS_CAPABILITIES:
-        # Compose's deploy.resources.reservations.devices sends [null] here, or what the file says.
+    if not _plain_capabilities(request):
         detail = (
             f"deploy.resources.reservations.devices ({show(names)}) is not the way to ask for a CDI device"
         )
@@ -113,6 +111,18 @@ def _cdi_faults(request: DeviceRequest, context: Context) -> Iterator[Broken]:
             yield broken(Rule.CDI_NAME, f"{show(text)} is not a qualified CDI name")
         else:
             yield from grant_faults((name,), context)
+
+
+def _plain_capabilities(request: DeviceRequest) -> bool:
+    """Whether the request has the capabilities of `--device NAME` or `--gpus driver=cdi,device=NAME`.
+
+    dockerd ignores them, so they only tell the client's form: the CLI's flag comes with empty options,
+    Compose's deploy.resources.reservations.devices with null ones and `[["gpu"]]`, or `[null]` where the file
+    names none.
+    """
+    if not request.capabilities:
+        return True
+    return request.capabilities == _GPU_CAPABILITY and request.options is not None
 
 
 def _other_driver(request: DeviceRequest, context: Context) -> Broken:
@@ -138,25 +148,28 @@ def _granted(context: Context) -> str:
 def _raw_device(mapping: DeviceMapping, context: Context) -> Broken:
     name = _name(mapping.path_on_host)
     if name is not None:
-        detail = f"CDI device {name} with a target or permissions is not allowed"
-        return broken(Rule.CDI_TARGET, detail, f"write --device {name} without ':target' or ':permissions'")
+        detail = f"CDI device {name} written as a host path or with a target is not allowed"
+        way = f"write --device {name} or devices: [{name}] without ':target'"
+        return broken(Rule.CDI_TARGET, detail, f"{way}, with Docker CLI 25 and Compose 2.40 or newer")
     detail = f"host device {show(mapping.path_on_host)} is not allowed"
     return broken(Rule.RAW_DEVICE, detail, f"{device_hint(mapping.path_on_host)}; {_granted(context)}")
 
 
 def device_hint(path: str) -> str:
-    """The CDI name that usually stands for a device path, as a remedy."""
+    """The CDI names that stand for device paths, the one for this path first, as a remedy."""
+    names = {"nvidia": "nvidia.com/gpu=0", "dri": "rediacc.io/dri=renderD128", "amd": "rediacc.io/amd=gpu0"}
     last = path.rstrip("/").rpartition("/")[2]
-    if "/dri" in path:
-        node = show(last) if last.startswith(("renderD", "card")) else "renderD128"
-        return f"use --device rediacc.io/dri={node}"
-    if last == "kfd":
-        return "use --device rediacc.io/amd=gpu0"
+    best = "dri"
     if last.startswith("nvidia"):
-        return f"use --device nvidia.com/gpu={last[6:] if last[6:].isdecimal() else '0'}"
-    return (
-        "use a CDI name, such as --device rediacc.io/dri=renderD128, rediacc.io/amd=gpu0 or nvidia.com/gpu=0"
-    )
+        best = "nvidia"
+        if last[6:].isascii() and last[6:].isdecimal():
+            names[best] = f"nvidia.com/gpu={last[6:]}"
+    elif last.startswith(("renderD", "card")):
+        names[best] = f"rediacc.io/dri={show(last)}"
+    elif last == "kfd":
+        best = "amd"
+    first = names.pop(best)
+    return f"use a CDI name such as --device {first}, or of the kinds {' or '.join(names.values())}"
 
 
 def _name(text: str) -> QualifiedName | None:

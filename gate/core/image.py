@@ -38,7 +38,7 @@ class BuildRequest:
         """Forward the rebuilt query, or every reason why not."""
         found = tuple(self._faults(context))
         if found:
-            return refuse(found)
+            return refuse(found, context.repo.name)
         query = tuple(pair for pair in self.matched.query if pair[0] != "cgroupparent")
         if context.repo.policy.cgroup_parent:
             query += (("cgroupparent", context.repo.policy.cgroup_parent),)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gate.core.denial import Broken, Rule, broken, show
+from gate.core.denial import Broken, Rule, broken, show, show_options
 from gate.core.hostpath import clean_path, inside
 from gate.core.model import Config, HostConfig, Mount, edited
 
@@ -167,8 +167,8 @@ def _volume_option_faults(mount: Mount) -> Iterator[Broken]:
         return
     if driver.name not in {"", "local"}:
         yield broken(Rule.VOLUME_DRIVER, f"volume driver {show(driver.name)} is not allowed")
-    for key, value in (driver.options or {}).items():
-        yield broken(Rule.VOLUME_OPTION, f"volume option {show(key)}={show(value)} is not allowed")
+    if driver.options:
+        yield broken(Rule.VOLUME_OPTION, f"volume options {show_options(driver.options)} are not allowed")
 
 
 def _subpath_faults(mount: Mount) -> Iterator[Broken]:

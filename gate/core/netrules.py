@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gate.core.denial import Broken, Rule, broken, refuse, show
+from gate.core.denial import Broken, Rule, broken, refuse, show, show_options
 from gate.core.docker_json import decode, encode
 from gate.core.kinds import Go
 from gate.core.netmodel import (
@@ -75,11 +75,11 @@ class CreateNetwork:
         """Nothing to ask."""
         return ()
 
-    def decide(self, _context: Context, _facts: Facts) -> Decision:
+    def decide(self, context: Context, _facts: Facts) -> Decision:
         """A bridge with harmless options, or every reason why not."""
         found = tuple(_create_faults(self.body))
         if found:
-            return refuse(found)
+            return refuse(found, context.repo.name)
         body = replace(self.body, driver=self.body.driver or "bridge")
         return _forward(self.matched, NETWORK_CREATE, body)
 
@@ -91,9 +91,9 @@ def _create_faults(body: NetworkCreate) -> Iterator[Broken]:
         yield broken(Rule.NETWORK_OPTION, f"network scope {show(body.scope or 'ingress')} is not allowed")
     if body.config_only or body.config_from is not None:
         yield broken(Rule.NETWORK_OPTION, "network configurations (config-only, config-from) are not allowed")
-    for key, value in (body.options or {}).items():
-        if key not in _OPTIONS:
-            yield broken(Rule.NETWORK_OPTION, f"network option {show(key)}={show(value)} is not allowed")
+    options = {key: value for key, value in (body.options or {}).items() if key not in _OPTIONS}
+    if options:
+        yield broken(Rule.NETWORK_OPTION, f"network options {show_options(options)} are not allowed")
     ipam = body.ipam
     if ipam is not None and ipam.driver not in {"", "default"}:
         yield broken(Rule.NETWORK_OPTION, f"IPAM driver {show(ipam.driver)} is not allowed")
@@ -121,7 +121,9 @@ class ConnectNetwork:
         """Any network but the host's, with harmless endpoint options."""
         name = self.matched.params["network"]
         found = tuple(endpoint_faults({name: self.body.endpoint_config}, context.repo.policy))
-        return refuse(found) if found else _forward(self.matched, NETWORK_CONNECT, self.body)
+        return (
+            refuse(found, context.repo.name) if found else _forward(self.matched, NETWORK_CONNECT, self.body)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ Decision = Forward | Denial
 class Inspected(Protocol):
     """A request that was read, waiting for its facts."""
 
-    def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
+    def lookups(self, context: Context, facts: Facts, /) -> tuple[Lookup, ...]:
         """What must still be asked before `decide`; empty when all is known.
 
         Asked again with the answers, as one answer may raise the next question (a container's mounts); it
@@ -132,7 +132,7 @@ class Inspected(Protocol):
         """
         ...
 
-    def decide(self, context: Context, facts: Facts) -> Decision:
+    def decide(self, context: Context, facts: Facts, /) -> Decision:
         """Forward or deny, with every broken rule. Total: never raises; what was not answered is refused."""
         ...
 

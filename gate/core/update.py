@@ -63,7 +63,7 @@ class UpdateRequest:
         """Forward what an update may change."""
         found = tuple(self._faults(context))
         if found:
-            return refuse(found)
+            return refuse(found, context.repo.name)
         body = UpdateBody(**{name: getattr(self.body, name) for name in _COPIED})
         names = (*self.matched.dropped, *self.dropped)
         warnings = tuple(f"key {show(name)} is not known to the gate and was left out" for name in names)

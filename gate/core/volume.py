@@ -6,7 +6,7 @@ Source: facts page on gates, C3: options of the local driver go straight to moun
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gate.core.denial import Broken, Rule, broken, refuse, show
+from gate.core.denial import Broken, Rule, broken, refuse, show, show_options
 from gate.core.docker_json import decode, encode
 from gate.core.kinds import PRESENCE, STRING, STRING_MAP, wire
 from gate.core.policy import Context, Decision, Facts, Forward, Lookup
@@ -50,11 +50,11 @@ class VolumeRequest:
         """Nothing to ask."""
         return ()
 
-    def decide(self, _context: Context, _facts: Facts) -> Decision:
+    def decide(self, context: Context, _facts: Facts) -> Decision:
         """A plain local volume, or every reason why not."""
         found = tuple(_faults(self.body))
         if found:
-            return refuse(found)
+            return refuse(found, context.repo.name)
         return Forward(
             target=self.matched.target,
             content_type=self.matched.route.content_type,
@@ -65,8 +65,8 @@ class VolumeRequest:
 def _faults(body: VolumeCreate) -> Iterator[Broken]:
     if body.driver not in {"", "local"}:
         yield broken(Rule.VOLUME_DRIVER, f"volume driver {show(body.driver)} is not allowed")
-    for key, value in (body.driver_opts or {}).items():
-        if key not in _HARMLESS:
-            yield broken(Rule.VOLUME_OPTION, f"volume option {show(key)}={show(value)} is not allowed")
+    options = {key: value for key, value in (body.driver_opts or {}).items() if key not in _HARMLESS}
+    if options:
+        yield broken(Rule.VOLUME_OPTION, f"volume options {show_options(options)} are not allowed")
     if body.cluster:
         yield broken(Rule.CLUSTER_VOLUME, "cluster volumes are not allowed")
