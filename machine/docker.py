@@ -1,12 +1,12 @@
 """Small questions to a Docker daemon over its unix socket, with nothing but the standard library.
 
-For the command line, where loading an asynchronous client would cost more than the question; the gate has
-its own.
+For the command line, where loading an HTTP client would cost more than the question; the gate has its own.
 """
 
-import http.client
+import re
 import socket
 from collections.abc import Iterable
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,20 +17,11 @@ ANSWER_LIMIT_BYTES = 16 * 1024 * 1024
 TIMEOUT_S = 5.0
 _RUNNING = quote('{"status":["running","paused","restarting"]}')
 _STOP_GRACE_S = 10
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """An HTTP connection whose peer is a unix socket."""
-
-    def __init__(self, path: Path, timeout_s: float) -> None:
-        super().__init__("docker", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the socket's path."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+_PIECE_BYTES = 64 * 1024
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})[ \r\n]")
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*(?:\r\n|\Z)", re.IGNORECASE)
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[^\r\n]*)?\r\n")
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|\Z)", re.IGNORECASE)
 
 
 class Daemon:
@@ -43,7 +34,7 @@ class Daemon:
     def answers(self) -> bool:
         """Whether `GET /_ping` gives 200."""
         try:
-            return self._call("GET", "/_ping")[0] == http.client.OK
+            return self._call("GET", "/_ping")[0] == HTTPStatus.OK
         except UnreachableError:
             return False
 
@@ -90,7 +81,7 @@ class Daemon:
         found = []
         for identity in decode_ids(self._get(f"/containers/json?filters={_RUNNING}")):
             status, body = self._call("GET", f"/containers/{identity}/json")
-            if status == http.client.NOT_FOUND:
+            if status == HTTPStatus.NOT_FOUND:
                 continue  # it ended between the two questions
             self._expect(status, body, f"/containers/{identity}/json")
             each = holder(body)
@@ -106,7 +97,7 @@ class Daemon:
         """
         target = f"/containers/{quote(container, safe='')}/stop?t={_STOP_GRACE_S}"
         status, body = self._call("POST", target, timeout_s=self._timeout_s + 2 * _STOP_GRACE_S)
-        if status not in (http.client.NO_CONTENT, http.client.NOT_MODIFIED, http.client.NOT_FOUND):
+        if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED, HTTPStatus.NOT_FOUND):
             self._expect(status, body, target)
 
     def _get(self, target: str) -> bytes:
@@ -115,27 +106,62 @@ class Daemon:
         return body
 
     def _expect(self, status: int, body: bytes, target: str) -> None:
-        if status != http.client.OK:
+        if status != HTTPStatus.OK:
             said = body[:200].decode(errors="replace").strip()
             raise UnreachableError(
                 f"the daemon at {self._path} answers {status} to {target.partition('?')[0]}: {said}"
             )
 
     def _call(self, method: str, target: str, *, timeout_s: float | None = None) -> tuple[int, bytes]:
-        connection = _UnixConnection(self._path, self._timeout_s if timeout_s is None else timeout_s)
+        """One request on a connection of its own; status and body of the answer."""
+        head = f"{method} {target} HTTP/1.1\r\nHost: docker\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         try:
-            connection.request(method, target)
-            response = connection.getresponse()
-            body = response.read(ANSWER_LIMIT_BYTES + 1)
-        except (OSError, http.client.HTTPException) as exc:
-            reason = (
-                exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc) or type(exc).__name__
-            )
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+                link.settimeout(self._timeout_s if timeout_s is None else timeout_s)
+                link.connect(str(self._path))
+                link.sendall(head.encode("ascii"))
+                raw = _read_all(link)
+        except OSError as exc:
+            reason = exc.strerror or str(exc) or type(exc).__name__
             raise UnreachableError(f"no Docker daemon answers at {self._path}: {reason}") from exc
-        finally:
-            connection.close()
-        if len(body) > ANSWER_LIMIT_BYTES:
+        if len(raw) > ANSWER_LIMIT_BYTES:
             raise MalformedError(
                 f"the daemon at {self._path} answers with more than {ANSWER_LIMIT_BYTES} bytes"
             )
-        return response.status, body
+        return self._split(raw)
+
+    def _split(self, raw: bytes) -> tuple[int, bytes]:
+        head, end, rest = raw.partition(b"\r\n\r\n")
+        status, length = _STATUS.match(head), _LENGTH.search(head)
+        body: bytes | None = rest
+        if _CHUNKED.search(head):
+            body = _without_chunks(rest)
+        elif length is not None:
+            body = rest if int(length[1]) == len(rest) else None
+        if not end or status is None or body is None:
+            raise UnreachableError(f"what listens on {self._path} breaks off or does not speak HTTP")
+        return int(status[1]), body
+
+
+def _without_chunks(rest: bytes) -> bytes | None:
+    """The content of a chunked body (RFC 9112, 7.1); None when it breaks off."""
+    pieces: list[bytes] = []
+    position = 0
+    while line := _CHUNK.match(rest, position):
+        start, size = line.end(), int(line[1], 16)
+        if size == 0:
+            return b"".join(pieces)
+        position = start + size + len(b"\r\n")
+        if len(rest) < position:
+            return None
+        pieces.append(rest[start : start + size])
+    return None
+
+
+def _read_all(link: socket.socket) -> bytes:
+    """Everything until the peer closes, or a little more than the limit."""
+    pieces, size = [], 0
+    while size <= ANSWER_LIMIT_BYTES and (piece := link.recv(_PIECE_BYTES)):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)

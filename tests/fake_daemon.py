@@ -20,6 +20,7 @@ class FakeDaemon(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     def __init__(self, path: Path, answers: dict[str, tuple[int, object]]) -> None:
         self.answers = answers
         self.asked: list[str] = []
+        self.chunked = False
         super().__init__(str(path), _Handler)
 
 
@@ -33,7 +34,12 @@ class _Handler(BaseHTTPRequestHandler):
         status, answer = self.server.answers.get(key, (404, {"message": "not found"}))
         body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
+        if self.server.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+            pieces = [body[start : start + 7] for start in range(0, len(body), 7)]
+            body = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in (*pieces, b""))
+        else:
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         with contextlib.suppress(BrokenPipeError):
             self.wfile.write(body)

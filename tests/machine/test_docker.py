@@ -1,5 +1,6 @@
 import json
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,39 @@ def test_a_container_that_cannot_be_stopped(short_dir: Path) -> None:
         pytest.raises(UnreachableError),
     ):
         Daemon(short_dir / "d.sock").stop("one")
+
+
+def test_chunked_answers(short_dir: Path) -> None:
+    said = {"ServerVersion": "28.5.2", "Containers": 3, "Images": 2}
+    with fake_daemon(short_dir / "d.sock", {"GET /info": (200, said)}) as server:
+        server.chunked = True
+        assert Daemon(short_dir / "d.sock").counts() == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"", b"nonsense", b"HTTP/1.1 200 OK\r\n", b"HTTP/2 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
+    ],
+)  # fmt: skip
+def test_answers_that_break_off_are_no_answers(short_dir: Path, answer: bytes) -> None:
+    def serve(listener: socket.socket) -> None:
+        link, _ = listener.accept()
+        with link:
+            link.recv(4096)
+            link.sendall(answer)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_dir / "d.sock"))
+        listener.listen()
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        with pytest.raises(UnreachableError):
+            Daemon(short_dir / "d.sock").info()
+        thread.join()

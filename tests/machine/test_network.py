@@ -27,7 +27,7 @@ esac
 
 
 def fake_tools(folder: Path, *, failing: str = "no such call", listing: str = "") -> dict[str, Path]:
-    """Tools that write down how they were called; looking for something finds nothing, `failing` calls fail."""
+    """Tools that write down how they were called; looking finds nothing, `failing` calls fail."""
     (folder / "listing").write_text(listing)
     tools = {}
     for name in ("ip", "iptables", "docker-proxy"):

@@ -1,0 +1,232 @@
+"""`rdc repo gpu`: granting devices to repos and taking them away."""
+
+import getpass
+import os
+from datetime import datetime, timedelta
+
+import click
+
+from base.clock import SystemClock
+from base.errors import NotFoundError, UsageError
+from cli.app import layout, output_format, output_option, root_option
+from cli.rdc.complete import complete_device, complete_repo
+from cli.render import Row, colour_wanted, columns, emit, render_rows, say
+from gate.core.repo import RepoConfig
+from grants.core.machine import GrantStatus
+from grants.core.model import Grant, GrantRequest, Isolation, RepoGuid, Sharing, format_instant
+from machine.core.durations import parse_duration
+from machine.core.refs import RepoRef
+from machine.gpu import Gpu, Granted, Revoked
+from machine.readiness import State
+from machine.repos import find
+
+_GRANTED = columns("repo", "device", "sharing", "isolation", "vram_mb", "expires_at", "resolvable")
+_REVOKED = columns("repo", "device", "sharing")
+_LISTED = columns("repo", "device", "sharing", "isolation", "vram_mb", "expires_at", "status", "note")
+
+
+@click.group()
+def gpu() -> None:
+    """Grant devices to repos, take them away, list what is granted.
+
+    A grant names exactly one device: nvidia.com/gpu=all admits nvidia.com/gpu=all and not nvidia.com/gpu=0.
+    It is in force from the next request, without restarting anything. 'renet cdi list' shows the names of
+    this machine.
+    """
+
+
+@gpu.command()
+@click.argument("repo", metavar="REPO", shell_complete=complete_repo)
+@click.option(
+    "--device",
+    "devices",
+    metavar="NAME",
+    multiple=True,
+    required=True,
+    shell_complete=complete_device,
+    help="A qualified CDI name, such as nvidia.com/gpu=0. May be repeated: all are granted, or none.",
+)
+@click.option(
+    "--exclusive", is_flag=True, help="Refuse the device, under any of its names, to every other repo."
+)
+@click.option(
+    "--isolation", type=click.Choice([str(each) for each in Isolation]), help="How its use must be fenced."
+)
+@click.option("--vram-mb", type=click.IntRange(min=1), metavar="N", help="Cap of the card's memory in MiB.")
+@click.option("--expires", metavar="TIME", help="End the grant after this long: 8h, 90m, 7d, 1h30m.")
+@click.option("--note", metavar="TEXT", default="", help="A word for whoever lists the grants.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+@output_option
+@root_option
+def grant(  # noqa: PLR0917 - one per option, passed by name
+    repo: str,
+    devices: tuple[str, ...],
+    exclusive: bool,
+    isolation: str | None,
+    vram_mb: int | None,
+    expires: str | None,
+    note: str,
+    dry_run: bool,
+) -> None:
+    """Let REPO use devices.
+
+    Returns when the repo's daemon can resolve them, or says on stderr why it cannot yet. Granting what the
+    repo holds already replaces the grant with its new terms.
+    """
+    files, clock = layout(), SystemClock()
+    config = find(files, repo)
+    expires_at = None if expires is None else _after(clock.now(), parse_duration(expires))
+    requests = [
+        GrantRequest(
+            repo=RepoGuid(config.guid),
+            device=device,
+            sharing=Sharing.EXCLUSIVE if exclusive else Sharing.SHARED,
+            isolation=None if isolation is None else Isolation(isolation),
+            vram_mb=vram_mb,
+            expires_at=expires_at,
+            granted_by=_operator(),
+            note=note,
+        )
+        for device in devices
+    ]
+    result = Gpu(files, clock).grant(config, requests, dry_run=dry_run)
+    _tell_granted(config, result, dry_run=dry_run)
+    resolvable = None if result.readiness is None else result.readiness.resolvable
+    rows = [{**_row(config.name, each), "resolvable": resolvable} for each in result.outcome.change.granted]
+    emit(render_rows(rows, _GRANTED, output_format(), colour=colour_wanted()))
+
+
+@gpu.command()
+@click.argument("repo", metavar="REPO", shell_complete=complete_repo)
+@click.option(
+    "--device",
+    "devices",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_device,
+    help="A device that was granted. May be repeated: all are revoked, or none.",
+)
+@click.option("--all", "every", is_flag=True, help="Every device of the repo.")
+@click.option("--stop", is_flag=True, help="Also stop the containers that hold one of the devices.")
+@output_option
+@root_option
+def revoke(repo: str, devices: tuple[str, ...], every: bool, stop: bool) -> None:
+    """Take devices away from REPO.
+
+    Nothing can be started with them from now on. Containers that run keep what they have: they are reported,
+    and stopped with --stop.
+    """
+    if every == bool(devices):
+        raise UsageError(
+            "say which devices to revoke", hint="either --device NAME, once or more often, or --all"
+        )
+    files = layout()
+    gpus = Gpu(files, SystemClock())
+    guid, config = _holder(gpus, repo)
+    result = gpus.revoke(guid, None if every else devices, config, stop=stop)
+    name = repo if config is None else config.name
+    if not result.outcome.change.revoked:
+        say(f"repo {name} holds no device")
+    _tell_holders(result)
+    rows = [_row(name, each) for each in result.outcome.change.revoked]
+    emit(render_rows(rows, _REVOKED, output_format(), colour=colour_wanted()))
+
+
+@gpu.command("list")
+@click.argument("repo", metavar="[REPO]", required=False, shell_complete=complete_repo)
+@output_option
+@root_option
+def list_(repo: str | None) -> None:
+    r"""List the grants of this machine, or of one REPO, with what has become of them.
+
+    \b
+    live          containers may use the device
+    expired       its time is over
+    drifted       the name now means another card than when it was granted: grant it again if that is right
+    unresolvable  no spec of this machine defines it any more
+    """
+    files = layout()
+    gpus = Gpu(files, SystemClock())
+    config = None if repo is None else find(files, repo)
+    rows = [
+        _listed(gpus.name_of(each.repo) if config is None else config.name, each, status)
+        for each, status in gpus.list(config)
+    ]
+    rows.sort(key=lambda row: (str(row["repo"]), str(row["device"])))
+    if not rows:
+        say("no device is granted" if config is None else f"repo {config.name} holds no device")
+    emit(render_rows(rows, _LISTED, output_format(), colour=colour_wanted()))
+
+
+def _holder(gpus: Gpu, reference: str) -> tuple[RepoGuid, RepoConfig | None]:
+    """Whose grants: a repo's, or those that a repo left which was removed by hand."""
+    try:
+        config = find(layout(), reference)
+    except NotFoundError:
+        ref = RepoRef.parse(reference)
+        if not gpus.grants_of(RepoGuid(ref.name)):
+            raise
+        return RepoGuid(ref.name), None
+    return RepoGuid(config.guid), config
+
+
+def _row(repo: str, grant: Grant) -> dict[str, str | int | None]:
+    return {
+        "repo": repo,
+        "guid": str(grant.repo),
+        "device": str(grant.device),
+        "sharing": str(grant.sharing),
+        "isolation": None if grant.isolation is None else str(grant.isolation),
+        "vram_mb": grant.vram_mb,
+        "expires_at": None if grant.expires_at is None else format_instant(grant.expires_at),
+        "granted_at": format_instant(grant.granted_at),
+        "granted_by": grant.granted_by,
+        "note": grant.note,
+    }
+
+
+def _listed(repo: str, grant: Grant, status: GrantStatus) -> Row:
+    return {**_row(repo, grant), "status": str(status.state), "reason": status.reason}
+
+
+def _tell_granted(config: RepoConfig, result: Granted, *, dry_run: bool) -> None:
+    change = result.outcome.change
+    for each in change.granted:
+        verb = "would grant" if dry_run else "granted"
+        say(f"{verb} {each.device} to repo {config.name} ({each.sharing})")
+    for warning in change.warnings:
+        say(f"note: {warning}")
+    ready = result.readiness
+    if ready is None:
+        return
+    if ready.state is State.UNREACHABLE:
+        say(f"recorded; the repo's daemon cannot be asked: {ready.detail}")
+    elif ready.resolvable is False:
+        say(f"recorded, but containers cannot start with it yet: {ready.detail}")
+    elif ready.detail:
+        say(f"note: {ready.detail}")
+    if ready.remedy:
+        say(f"  {ready.remedy}")
+
+
+def _tell_holders(result: Revoked) -> None:
+    for each in result.stopped:
+        say(f"stopped container {each.name} ({each.id[:12]})")
+    for each in result.holders or ():
+        say(f"container {each.name} ({each.id[:12]}) still runs with {', '.join(each.devices)}")
+    if result.holders:
+        say("  the repo's users end it with 'docker stop'; --stop would have done it here")
+    if result.holders is None:
+        say(f"whether containers still hold a device is not known: {result.unknown}")
+
+
+def _after(now: datetime, duration: timedelta) -> datetime:
+    return now + duration
+
+
+def _operator() -> str:
+    """Who grants, for the record: the person behind sudo where there is one."""
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

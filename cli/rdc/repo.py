@@ -1,0 +1,141 @@
+"""`rdc repo`: making, showing and deleting repos."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from base.errors import UsageError
+from cli.app import Lazy, LazyGroup, layout, output_format, output_option, root_option
+from cli.rdc.complete import complete_repo
+from cli.rdc.wait import wait_until_served
+from cli.render import Row, colour_wanted, columns, emit, render_record, render_rows, say
+
+if TYPE_CHECKING:
+    from machine import deletion
+
+_LIST = columns("name", "guid", "managed", "trust", "socket")
+
+repo = LazyGroup(
+    name="repo",
+    help="Make, show and delete repos, and grant them devices.",
+    lazy={"gpu": Lazy("cli.rdc.gpu:gpu", "Grant devices to repos, take them away, list what is granted.")},
+)
+
+
+@repo.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--upstream",
+    metavar="unix://SOCK",
+    help="Put the gate before this existing daemon instead of giving the repo one of its own.",
+)
+@click.option(
+    "--bind-root",
+    "bind_roots",
+    metavar="DIR",
+    multiple=True,
+    help="Let containers bind this host directory and what is below it. May be repeated.",
+)
+@click.option("--group", metavar="GROUP", help="Let this group use the repo's socket.")
+@click.option(
+    "--trust",
+    type=click.Choice(["owner", "stranger"]),
+    default="owner",
+    show_default=True,
+    help="Whether the repo's work is your own or somebody else's.",
+)
+@output_option
+@root_option
+def create(
+    name: str, upstream: str | None, bind_roots: tuple[str, ...], group: str | None, trust: str
+) -> None:
+    """Make the repo NAME: a Docker socket of its own, with no device behind it.
+
+    The repo gets a Docker daemon of its own, or with --upstream a gate before a daemon that exists. Its users
+    work with the socket that is printed: export DOCKER_HOST=unix://SOCKET. What the repo may do beyond the
+    strict default stands in etc/rediacc/repos/NAME.yaml.
+    """
+    from gate.core.repo import Trust  # noqa: PLC0415 - see cli.app.LazyGroup
+    from machine import repos  # noqa: PLC0415
+
+    files = layout()
+    new = repos.NewRepo(name=name, upstream=upstream, bind_roots=bind_roots, group=group, trust=Trust(trust))
+    config = repos.create(files, new)
+    wait_until_served(files, config)
+    emit(render_record(repos.describe(files, config), output_format()))
+
+
+@repo.command("list")
+@output_option
+@root_option
+def list_() -> None:
+    """List the repos of this machine."""
+    from gate.repos import RepoFiles  # noqa: PLC0415
+    from machine.repos import describe_briefly  # noqa: PLC0415
+
+    files = layout()
+    listing = RepoFiles(files).list()
+    rows: list[Row] = [describe_briefly(files, config) for config in listing.repos]
+    for problem in listing.problems.values():
+        say(f"left out: {problem.message}")
+    if not rows:
+        say("there are no repos; 'rdc repo create NAME' makes one")
+    emit(render_rows(rows, _LIST, output_format(), colour=colour_wanted()))
+
+
+@repo.command()
+@click.argument("name", metavar="REPO", shell_complete=complete_repo)
+@output_option
+@root_option
+def show(name: str) -> None:
+    """Show one repo: where its socket is, what is behind it, and whether both answer.
+
+    REPO is a name, optionally as NAME@MACHINE, or a GUID.
+    """
+    from machine import repos  # noqa: PLC0415
+
+    files = layout()
+    emit(render_record(repos.describe(files, repos.find(files, name)), output_format()))
+
+
+@repo.command()
+@click.argument("name", metavar="REPO", shell_complete=complete_repo)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
+@root_option
+@output_option
+def delete(name: str, yes: bool) -> None:
+    """Delete a repo: its grants, and if its daemon is its own, every container, image and volume in it."""
+    from base.clock import SystemClock  # noqa: PLC0415
+    from machine import deletion  # noqa: PLC0415
+
+    files, clock = layout(), SystemClock()
+    config = deletion.doomed(files, name)
+    for line in _losses(deletion.loss(files, config, clock)):
+        say(line)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"deleting repo '{config.name}' needs a yes", hint="add --yes when you are sure")
+        if not click.confirm(f"Delete repo {config.name}?", err=True):
+            say("nothing was deleted")
+            click.get_current_context().exit(1)
+    deletion.delete(files, config, clock, os.environ)
+    say(f"deleted repo {config.name}")
+    emit(render_record({"name": config.name, "guid": config.guid, "deleted": True}, output_format()))
+
+
+def _losses(loss: "deletion.Loss") -> list[str]:
+    lines = []
+    if loss.data is not None:
+        known = loss.containers is not None
+        what = (
+            f"{loss.containers} containers and {loss.images} images" if known else "all containers and images"
+        )
+        lines.append(f"lost: {what} and all volumes of its daemon ({loss.data})")
+    if loss.grants:
+        lines.append(f"freed: {', '.join(str(grant.device) for grant in loss.grants)}")
+    if loss.holders:
+        ends = "are stopped" if loss.data is not None else "keep their devices until they end"
+        lines.append(f"running containers with a device: {', '.join(loss.holders)}; they {ends}")
+    return lines
