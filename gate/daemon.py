@@ -60,7 +60,7 @@ class DaemonClient:
             UnreachableError: nobody answers, the answer is an error, or it takes too long.
         """
         try:
-            async with self._open().get(f"http://docker{path}") as response:
+            async with self._open().get(f"http://docker{path}", allow_redirects=False) as response:
                 body = await response.content.read(ANSWER_LIMIT_BYTES + 1)
                 while len(body) <= ANSWER_LIMIT_BYTES and not response.content.at_eof():
                     body += await response.content.read(ANSWER_LIMIT_BYTES + 1 - len(body))

@@ -5,7 +5,8 @@ Only root reaches it. Source: the Prometheus exposition format, written by `prom
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -68,8 +69,9 @@ _COUNTERS = (
 )
 
 
-async def start_health(path: Path, source: Source) -> web.AppRunner:
-    """Serve `GET /healthz` and `GET /metrics` on a unix socket (0600); the caller cleans the runner up.
+@asynccontextmanager
+async def health(path: Path, source: Source) -> AsyncIterator[None]:
+    """Serve `GET /healthz` and `GET /metrics` on a unix socket (0600) while the context is open.
 
     `/healthz` answers 200 with `{"status": "ok", "repos": [...], "problems": []}`, or 503 with status
     `degraded` when something keeps a repo or the grants from being served.
@@ -100,4 +102,8 @@ async def start_health(path: Path, source: Source) -> web.AppRunner:
         await web.UnixSite(runner, path).start()
     finally:
         os.umask(previous)
-    return runner
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+        path.unlink(missing_ok=True)  # noqa: ASYNC240 - as above

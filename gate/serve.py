@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiohttp import web
-
 from base.clock import Clock, SystemClock
 from base.errors import RdcError
 from base.files import make_directory
@@ -22,7 +20,7 @@ from cdi.probe import SystemProbe
 from gate.core.repo import GateConfig, RepoConfig
 from gate.daemon import DaemonClient
 from gate.gatekeeper import RepoGatekeeper, host_paths
-from gate.health import SOCKET_NAME, start_health
+from gate.health import SOCKET_NAME, health
 from gate.limits import Limits
 from gate.metrics import GateMetrics
 from gate.ports import RepoEndpoint
@@ -56,17 +54,14 @@ async def serve(
     with held(layout.run_dir / "gate.lock", f"a gate on root {layout.root}"):
         config = RepoFiles(layout).gate_config()
         gate = _Gate(layout, config, clock or SystemClock())
-        health: web.AppRunner | None = None
         try:
             await gate.follow()
-            health = await start_health(layout.run_dir / SOCKET_NAME, gate)
-            on_ready()
-            while True:
-                await asyncio.sleep(POLL_S)
-                await gate.follow()
+            async with health(layout.run_dir / SOCKET_NAME, gate):
+                on_ready()
+                while True:
+                    await asyncio.sleep(POLL_S)
+                    await gate.follow()
         finally:
-            if health is not None:
-                await health.cleanup()
             await gate.close()
 
 

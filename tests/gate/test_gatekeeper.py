@@ -1,0 +1,129 @@
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from base.layout import Layout
+from gate.core.denial import Denial, Rule
+from gate.core.policy import Forward
+from gate.core.repo import GateConfig, RepoConfig, RepoName, RepoPolicy
+from gate.core.routes import Matched, match
+from gate.daemon import DaemonClient
+from gate.gatekeeper import RepoGatekeeper, host_paths
+from gate.http.message import RequestHead
+from gate.ports import Peer
+from tests.gate.stub_upstream import StubUpstream, reply
+from tests.gate.test_state import World
+from tests.gate.test_state import world as world  # noqa: PLC0414 - a fixture
+from tests.grants.cards import A
+
+PEER = Peer(pid=1, uid=2, gid=3)
+HEAD = RequestHead(
+    method="POST", target=b"/", headers=(), content_length=None, chunked=False, upgrade=None,
+    expect_continue=False, keep_alive=True,
+)  # fmt: skip
+DEVICE = {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]}]}
+
+
+class Desk:
+    """A gatekeeper before a recording daemon."""
+
+    def __init__(self, world: World, daemon: StubUpstream, repo: RepoConfig) -> None:
+        self.daemon = daemon
+        self.client = DaemonClient(daemon.path)
+        host = host_paths(world.machine.layout, GateConfig(), repo, daemon.path)
+        self.keeper = RepoGatekeeper(repo, host, world.state, self.client)
+
+    async def ask(self, method: str, target: str, body: object = None) -> Forward | Denial:
+        raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        matched = match(method, target.encode())
+        assert isinstance(matched, Matched), matched
+        assert self.keeper.inspects(matched)
+        return await self.keeper.inspect(matched, HEAD, raw, peer=PEER)
+
+
+@pytest.fixture
+async def desk(world: World, short_dir: Path) -> AsyncIterator[Desk]:
+    repo = RepoConfig(name=RepoName("gpu-a"), guid=A, upstream=str(short_dir / "d.sock"))
+    async with StubUpstream(short_dir / "d.sock") as daemon:
+        made = Desk(world, daemon, repo)
+        yield made
+        await made.client.close()
+
+
+def codes(decision: Forward | Denial) -> tuple[str, ...]:
+    assert isinstance(decision, Denial)
+    return decision.codes()
+
+
+async def test_the_grants_of_the_moment_decide(world: World, desk: Desk) -> None:
+    body = {"Image": "x", "HostConfig": DEVICE}
+    assert codes(await desk.ask("POST", "/v1.51/containers/create", body)) == (Rule.GRANT_MISSING,)
+    world.grant("nvidia.com/gpu=0")
+    decision = await desk.ask("POST", "/v1.51/containers/create?name=c", body)
+    assert isinstance(decision, Forward)
+    assert decision.target == b"/v1.51/containers/create?name=c"
+    assert decision.body is not None
+    requests = json.loads(decision.body)["HostConfig"]["DeviceRequests"]
+    assert [each["DeviceIDs"] for each in requests] == [["nvidia.com/gpu=0"]]
+    world.store.revoke_all(A)
+    assert codes(await desk.ask("POST", "/v1.51/containers/create", body)) == (Rule.GRANT_MISSING,)
+    assert not desk.daemon.requests, "nothing had to be asked"
+
+
+async def test_a_start_is_decided_on_what_the_daemon_says_of_the_container(world: World, desk: Desk) -> None:
+    inspected = {"Id": "f" * 64, "Name": "/c", "HostConfig": DEVICE}
+    desk.daemon.routes["GET /containers/c/json"] = reply(json.dumps(inspected).encode())
+    assert codes(await desk.ask("POST", "/v1.51/containers/c/start")) == (Rule.GRANT_MISSING,)
+    world.grant("nvidia.com/gpu=0")
+    decision = await desk.ask("POST", "/v1.51/containers/c/start")
+    assert isinstance(decision, Forward)
+    assert decision.target == b"/v1.51/containers/" + b"f" * 64 + b"/start"
+
+
+async def test_a_question_without_an_answer_is_a_refusal(desk: Desk) -> None:
+    desk.daemon.routes["GET /containers/c/json"] = reply(b"oops", status="500 Internal Server Error")
+    assert codes(await desk.ask("POST", "/v1.51/containers/c/start")) == (Rule.LOOKUP_FAILED,)
+    await desk.daemon.stop()
+    assert codes(await desk.ask("POST", "/v1.51/containers/c/restart")) == (Rule.LOOKUP_FAILED,)
+    await desk.daemon.start()
+
+
+async def test_what_cannot_be_read_is_malformed(desk: Desk) -> None:
+    for body in (b"{", b"[]", b'{"Image":"x","image":"y"}', b'{"HostConfig":{"Memory":"x"}}'):
+        decision = await desk.ask("POST", "/v1.51/containers/create", body)
+        assert isinstance(decision, Denial)
+        assert decision.status == 400
+
+
+async def test_a_replaced_policy_counts_from_the_next_decision(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    body = {"Image": "x", "HostConfig": {"Binds": [f"{tmp_path}/work:/w"]}}
+    assert codes(await desk.ask("POST", "/v1.51/containers/create", body)) == (Rule.BIND_ROOT,)
+    policy = RepoPolicy(bind_roots=(str(tmp_path),))
+    desk.keeper.repo = RepoConfig(name=RepoName("gpu-a"), guid=A, policy=policy)
+    assert isinstance(await desk.ask("POST", "/v1.51/containers/create", body), Forward)
+    # The machine's own root is tmp_path here, and what is ours may not be reached from above either.
+    body = {"Image": "x", "HostConfig": {"Binds": [f"{tmp_path}:/w"]}}
+    assert codes(await desk.ask("POST", "/v1.51/containers/create", body)) == (Rule.BIND_SYSTEM,)
+
+
+def test_everything_of_the_gates_own_is_protected(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    layout = Layout(tmp_path / "link")
+    repo = RepoConfig(name=RepoName("a"), guid="guid")
+    config = GateConfig(cdi_spec_dirs=("/specs",), protected_paths=("/data",))
+    paths = host_paths(layout, config, repo, Path("/up.sock"))
+    assert paths.gate_socket == str(layout.repo("guid").socket)
+    for one in (
+        layout.grants,
+        layout.repos_dir,
+        layout.repo("x").private,
+        layout.repo("x").state,
+        layout.audit_log,
+    ):
+        assert any(one.is_relative_to(each) for each in paths.protected)
+        assert any(one.resolve().is_relative_to(each) for each in paths.protected)
+    assert {"/specs", "/data", "/up.sock"} <= set(paths.protected)

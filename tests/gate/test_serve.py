@@ -1,0 +1,117 @@
+import asyncio
+import contextlib
+import grp
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from base.errors import RefusedError
+from base.layout import Layout
+from gate.core.repo import RepoConfig, RepoName
+from gate.repos import RepoFiles
+from gate.serve import serve
+from tests.engine import request
+from tests.gate.harness import until
+from tests.gate.stub_upstream import StubUpstream
+
+
+@dataclass
+class Served:
+    layout: Layout
+    files: RepoFiles
+    task: asyncio.Task[None]
+
+    def repo(self, name: str, upstream: Path, group: str | None = None) -> Path:
+        """Make the repo's file; its socket's path."""
+        config = RepoConfig(
+            name=RepoName(name), guid=f"{name}-0000000", upstream=str(upstream), socket_group=group
+        )
+        self.files.save(config, replace=True)
+        return self.layout.repo(config.guid).socket
+
+    async def get(self, socket: Path, target: str) -> int:
+        return (await asyncio.to_thread(request, socket, "GET", target)).status
+
+    async def health_of(self, problems: int) -> dict[str, object]:
+        """What the health endpoint says once it knows of this many problems."""
+        async with asyncio.timeout(10):
+            while True:
+                answer = await asyncio.to_thread(
+                    request, self.layout.run_dir / "gate.sock", "GET", "/healthz"
+                )
+                document: dict[str, object] = answer.json()
+                found = document["problems"]
+                assert isinstance(found, list)
+                assert answer.status == (503 if found else 200)
+                if len(found) == problems:
+                    return document
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def served(short_dir: Path) -> AsyncIterator[Served]:
+    layout = Layout(short_dir)
+    ready = asyncio.Event()
+    task = asyncio.create_task(serve(layout, on_ready=ready.set))
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
+    assert ready.is_set(), task.exception()
+    yield Served(layout, RepoFiles(layout), task)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert not list(layout.run_dir.rglob("*.sock"))
+
+
+async def test_repos_come_change_and_go(served: Served, short_dir: Path) -> None:
+    async with StubUpstream(short_dir / "one") as one, StubUpstream(short_dir / "two") as two:
+        socket = served.repo("a", one.path)
+        await until(socket.exists)
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o660
+        assert stat.S_IMODE(socket.parent.joinpath("private").stat().st_mode) == 0o700
+        assert await served.get(socket, "/_ping") == 200
+        assert [each.target for each in one.requests if each.target != "/info"] == ["/_ping"]
+        served.repo("a", two.path)
+        await until(lambda: two.requests)  # the gate asks the new daemon who it is
+        assert await served.get(socket, "/version") == 200
+        assert two.requests[-1].target == "/version"
+        served.files.delete(RepoName("a"))
+        await until(lambda: not socket.exists())
+
+
+async def test_a_broken_file_harms_nobody_and_is_told(served: Served, short_dir: Path) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        socket = served.repo("good", daemon.path)
+        await until(socket.exists)
+        path = served.layout.repos_dir / "bad.yaml"
+        path.write_text("schema_version: 1\nnonsense: true\n")
+        good = served.layout.repos_dir / "good.yaml"
+        content = good.read_text()
+        good.write_text(content + "nonsense: true\n")
+        document = await served.health_of(2)
+        assert "bad.yaml" in str(document["problems"])
+        assert document["repos"] == ["good"], "a slip in its file does not end a repo that is served"
+        assert await served.get(socket, "/_ping") == 200
+        path.unlink()
+        good.write_text(content)
+        await served.health_of(0)
+
+
+async def test_groups_own_sockets_and_unknown_ones_are_told(served: Served, short_dir: Path) -> None:
+    group = next(each for each in grp.getgrall() if each.gr_gid != 0)
+    socket = served.repo("grouped", short_dir / "absent", group.gr_name)
+    other = served.repo("lost", short_dir / "absent2", "no-such-group-here")
+    await until(socket.exists)
+    assert socket.stat().st_gid == group.gr_gid
+    assert await served.get(socket, "/_ping") == 502
+    assert not other.exists()
+    document = await served.health_of(1)
+    assert "no-such-group-here" in str(document["problems"])
+
+
+async def test_one_gate_per_root(served: Served) -> None:
+    with pytest.raises(RefusedError):
+        await serve(served.layout)
