@@ -29,6 +29,10 @@ class ArchiveError(Exception):
     """The archive could not give what was asked; the text is for people."""
 
 
+class NoSuiteError(ArchiveError):
+    """The mirror does not have the suite; anything else that keeps it from being read may pass."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The machine's own entry: where packages come from and which key signs them.
@@ -178,7 +182,9 @@ class Suite:
             self._write_config(replace(self._source, signed_by=str(self._newer_keyring())))
             done = self._apt("apt-get", "update", "-q", "--error-on=any", check=False)
         if done.returncode:
-            raise ArchiveError(f"cannot read suite {self.name}: {_last_lines(done)}")
+            absent = re.search(r"\b404\b|does not have a Release file", done.stderr + done.stdout)
+            error = NoSuiteError if absent else ArchiveError
+            raise error(f"cannot read suite {self.name}: {_last_lines(done)}")
         self._ready = True
 
     def _newer_keyring(self) -> Path:

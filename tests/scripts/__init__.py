@@ -1,0 +1,1 @@
+"""Tests of the scripts that run before the project is installed."""
