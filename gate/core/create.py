@@ -122,7 +122,7 @@ class CreateRequest:
         env, warnings = owned_environment(self.body.env, devices=bool(self.devices), runtime=host.runtime)
         out = cast("dict[str, Json]", CONFIG.to_json(self.body))
         if env is not None:
-            out["Env"] = env
+            out["Env"] = list(env)
         out.setdefault("Image", "")
         out["HostConfig"] = HOST_CONFIG.to_json(host)
         if self.body.networking.endpoints_config is not None:
@@ -188,8 +188,9 @@ def _stray(value: Mapping[str, Json], dropped: list[str]) -> tuple[HostConfig | 
 
 
 def _given(host: HostConfig) -> tuple[str, ...]:
-    """The wire names of the fields that are not zero."""
-    return tuple(cast("Mapping[str, Json]", HOST_CONFIG.to_json(host)))
+    """The wire names of the fields that say something: neither zero nor an empty list or map."""
+    written = cast("Mapping[str, Json]", HOST_CONFIG.to_json(host))
+    return tuple(key for key, value in written.items() if value not in ([], {}))
 
 
 def _stray_faults(stray: HostConfig, context: Context) -> Iterator[Broken]:

@@ -137,12 +137,20 @@ def slice_of(kind: Go[T], *, null_elements: bool = True) -> Go[tuple[T, ...] | N
                 raise exc.at(f"[{index}]") from exc
         return tuple(found)
 
+    return Go(read, None, _slice_writer(kind))
+
+
+def _slice_writer(kind: Go[T]) -> Write[tuple[T, ...] | None]:
     write_item = kind.write
 
     def write(value: tuple[T, ...] | None) -> Json:
-        return value if value is None or write_item is None else [write_item(item) for item in value]  # type: ignore[return-value]
+        if value is None:
+            return None
+        if write_item is None:
+            return list(value)  # type: ignore[arg-type]  # plain values are their own JSON
+        return [write_item(item) for item in value]
 
-    return Go(read, None, write)
+    return write
 
 
 def map_of(kind: Go[T]) -> Go[Mapping[str, T] | None]:

@@ -50,14 +50,16 @@ def parse_target(target: bytes) -> Target:
     text = path.decode("ascii")
     if text == "/networks/":
         text = "/networks"  # the one path that the daemon also knows with a slash at its end
-    segments = tuple(_segment(part) for part in text[1:].split("/"))
+    parts = text[1:].split("/")
+    # An empty last segment is a path like any other, which no endpoint has.
+    segments = (*map(_segment, parts[:-1]), _segment(parts[-1]) if parts[-1] else "")
     version = None
     if matched := _VERSION.match(segments[0]):
         version = matched.group(1)
         segments = segments[1:]
     elif _VERSION_LIKE.match(segments[0]):
         raise MalformedError(f"API version {segments[0]} is not written as v1.NN")
-    if not segments:
+    if not segments or not segments[0]:
         raise MalformedError("the request target names no endpoint")
     return Target(api_version=version, segments=segments, query=query)
 

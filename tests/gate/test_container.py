@@ -1,0 +1,161 @@
+"""Start, restart, unpause and exec: judged by what the container is now."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from base.errors import MalformedError
+from gate.core.denial import Denial
+from gate.core.facts import ContainerFact, PathFact, PathType
+from gate.core.policy import Forward
+from tests.gate.world import (
+    FULL_ID,
+    GPU0,
+    World,
+    allowing,
+    body_of,
+    cdi,
+    container,
+    granting,
+    volume,
+)
+
+ACTS = ["start", "restart", "unpause"]
+HOLDER = {"DeviceRequests": [cdi("nvidia.com/gpu=0")]}
+
+
+def act(world: World, name: str = "start", query: bytes = b"") -> Forward | Denial:
+    return world.decide("POST", b"/v1.51/containers/web/" + name.encode() + query, b"")
+
+
+def having(fact: ContainerFact, world: World | None = None) -> World:
+    return replace(world or World(), containers={"web": fact})
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_a_holder_runs_while_its_grant_lives(name: str) -> None:
+    world = having(container(HOLDER))
+    forwarded = act(world, name)
+    assert isinstance(forwarded, Forward)
+    assert forwarded.target == f"/v1.51/containers/{FULL_ID}/{name}".encode()
+    assert (forwarded.body, forwarded.content_type) == (None, None)
+    assert (forwarded.devices, forwarded.container) == ((GPU0,), FULL_ID)
+    revoked = act(having(container(HOLDER), granting()), name)
+    assert isinstance(revoked, Denial)
+    assert revoked.codes() == ("grant-missing",)
+
+
+def test_query_stays() -> None:
+    forwarded = act(having(container()), "restart", b"?t=5&signal=INT")
+    assert isinstance(forwarded, Forward)
+    assert forwarded.target == f"/v1.51/containers/{FULL_ID}/restart?t=5&signal=INT".encode()
+
+
+@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ({"Privileged": True}, "privileged"),
+        ({"Devices": [{"PathOnHost": "/dev/sda"}]}, "raw-device"),
+        ({"DeviceCgroupRules": ["c 1:* rwm"]}, "device-cgroup-rule"),
+        ({"DeviceRequests": [{"Driver": "nvidia", "Count": -1}]}, "device-driver"),
+        ({"Runtime": "nvidia"}, "runtime"),
+        ({"CapAdd": ["SYS_ADMIN"]}, "capability"),
+        ({"Annotations": {"run.oci.handler": "krun"}}, "annotation"),
+        ({"NetworkMode": "host"}, "network-mode"),
+        ({"PidMode": "host"}, "pid-mode"),
+        ({"IpcMode": "host"}, "ipc-mode"),
+    ],
+)
+def test_what_was_made_before_the_gate_does_not_start(name: str, host: dict[str, object], code: str) -> None:
+    denied = act(having(container(host)), name)
+    assert isinstance(denied, Denial)
+    assert denied.codes() == (code,)
+
+
+def test_what_inspect_shows_of_a_plain_container_starts() -> None:
+    host = {
+        "Runtime": "runc", "NetworkMode": "bridge", "IpcMode": "private", "CgroupnsMode": "host",
+        "MaskedPaths": ["/proc/asound"], "ReadonlyPaths": ["/proc/bus"], "ShmSize": 67108864, "Devices": [],
+        "LogConfig": {"Type": "json-file", "Config": {}}, "CapDrop": ["MKNOD"], "ConsoleSize": [0, 0],
+        "SecurityOpt": ["label=disable"],
+    }  # fmt: skip
+    assert isinstance(act(having(container(host))), Forward)
+
+
+@pytest.mark.parametrize(
+    ("mount", "code"),
+    [
+        ({"Type": "bind", "Source": "/srv/data/x", "RW": True}, None),
+        ({"Type": "bind", "Source": "/srv/data/swapped", "RW": True}, "bind-device"),
+        ({"Type": "bind", "Source": "/dev"}, "bind-device"),
+        ({"Type": "bind", "Source": "/opt"}, "bind-root"),
+        ({"Type": "volume", "Name": "v", "Driver": "local"}, None),
+        ({"Type": "volume", "Name": "evil", "Driver": "local"}, "volume-option"),
+        ({"Type": "npipe"}, "mount-type"),
+    ],
+)
+def test_mounts_are_judged_at_every_start(mount: dict[str, object], code: str | None) -> None:
+    world = replace(
+        allowing(bind_roots=("/srv/data",)),
+        paths={"/srv/data/swapped": PathFact(realpath="/dev/nvidia0", type_=PathType.DEVICE)},
+        volumes={"evil": volume("evil", options={"o": "bind"})},
+    )
+    decision = act(having(container(None, mount), world))
+    assert (decision.codes() if isinstance(decision, Denial) else None) == ((code,) if code else None)
+
+
+def test_an_unknown_container_is_the_daemons_to_report() -> None:
+    forwarded = act(World())
+    assert isinstance(forwarded, Forward)
+    assert forwarded.target == b"/v1.51/containers/web/start"
+    unanswered = act(World(silent=True))
+    assert isinstance(unanswered, Denial)
+    assert unanswered.codes() == ("lookup-failed",)
+
+
+def run_exec(world: World, body: dict[str, object]) -> Forward | Denial:
+    return world.decide("POST", b"/containers/web/exec", json.dumps(body).encode())
+
+
+def test_exec_is_rebuilt() -> None:
+    body = {
+        "User": "0", "Tty": True, "ConsoleSize": [24, 80], "AttachStdin": True, "AttachStderr": True,
+        "AttachStdout": True, "Detach": True, "DetachKeys": "ctrl-a", "Env": ["A=b"], "WorkingDir": "/",
+        "Cmd": ["id"],
+    }  # fmt: skip
+    forwarded = run_exec(having(container()), {**body, "Foo": 1})
+    assert isinstance(forwarded, Forward)
+    assert forwarded.target == f"/containers/{FULL_ID}/exec".encode()
+    assert body_of(forwarded) == body
+
+
+@pytest.mark.parametrize("key", ["Privileged", "privileged", "PRIVILEGED"])
+def test_exec_privileged(key: str) -> None:
+    for world in (having(container()), World()):
+        denied = run_exec(world, {"Cmd": ["id"], key: True})
+        assert isinstance(denied, Denial)
+        assert denied.codes() == ("privileged-exec",)
+
+
+def test_exec_in_a_holder_whose_grant_is_gone() -> None:
+    assert isinstance(run_exec(having(container(HOLDER)), {"Cmd": ["id"]}), Forward)
+    denied = run_exec(having(container(HOLDER), granting()), {"Cmd": ["id"], "Privileged": True})
+    assert isinstance(denied, Denial)
+    assert denied.codes() == ("privileged-exec", "grant-missing")
+
+
+def test_exec_in_an_unknown_container() -> None:
+    assert isinstance(run_exec(World(), {"Cmd": ["id"]}), Forward)
+    denied = run_exec(World(silent=True), {"Cmd": ["id"]})
+    assert isinstance(denied, Denial)
+    assert denied.codes() == ("lookup-failed",)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b'{"Cmd":"id"}', b'{"Tty":"true"}', b'{"User":"a","u\xc5\xbfer":"0"}']
+)
+def test_exec_unreadable(raw: bytes) -> None:
+    with pytest.raises(MalformedError):
+        World().decide("POST", b"/containers/web/exec", raw)
