@@ -30,6 +30,7 @@ _WORDS: dict[str, Resolved] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 _STYLE_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_GO_FRACTION = re.compile(r"\.[0-9](?:_?[0-9])*(?:[eE][-+]?[0-9](?:_?[0-9])*)?")
 _GO_INTEGER = re.compile(r"([-+]?)(?:0[bB]([01]+)|0[oO]([0-7]+)|0[xX]([0-9a-fA-F]+)|0([0-7]*)|([1-9][0-9]*))")
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
@@ -94,7 +95,7 @@ def _implicit(text: str) -> Resolved:
         return _WORDS[text]
     first = text[0]
     if first == ".":
-        return _float(text, go_syntax=True)
+        return _float(text.replace("_", ""), text) if _GO_FRACTION.fullmatch(text) else text
     if first in "+-0123456789":
         return _number(text)
     return text
@@ -105,10 +106,7 @@ def _number(text: str) -> Resolved:
     integer = _go_integer(digits)
     if integer is not None:
         return integer
-    if _STYLE_FLOAT.fullmatch(digits):
-        value = _float(digits)
-        return text if isinstance(value, str) else value
-    return text
+    return _float(digits, text) if _STYLE_FLOAT.fullmatch(digits) else text
 
 
 def _go_integer(digits: str) -> int | None:
@@ -129,11 +127,9 @@ def _go_integer(digits: str) -> int | None:
     return None
 
 
-def _float(text: str, *, go_syntax: bool = False) -> float | str:
-    """The text as a finite float, else the text itself."""
-    if go_syntax and not _STYLE_FLOAT.fullmatch(text):
-        return text
-    value = float(text)
+def _float(digits: str, text: str) -> float | str:
+    """The digits as a float; the text itself where they exceed every float."""
+    value = float(digits)
     return text if math.isinf(value) else value
 
 
@@ -161,29 +157,31 @@ def string_of(value: float | bool) -> str:
 
 
 def format_float(value: float) -> str:
-    """Go's `strconv.FormatFloat(value, 'g', -1, 64)`: exponent from 1e+06 on and below 1e-4."""
+    """Go's `strconv.FormatFloat(value, 'g', -1, 32)`: single precision, exponent outside 1e-4 to 1e+06."""
     if math.isnan(value):
         return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return _go_g(repr(value))
+    single = _single(value)
+    if math.isinf(single):
+        return "+Inf" if single > 0 else "-Inf"
+    for precision in range(1, 10):
+        text = f"{single:.{precision}g}"
+        if _single(float(text)) == single:
+            return _go_g(text)
+    return _go_g(repr(single))
+
+
+def _single(value: float) -> float:
+    try:
+        rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return rounded
 
 
 def key_of_float(value: float) -> str:
-    """A float used as a mapping key: 32 bit precision, infinities and NaN as YAML writes them."""
-    if math.isnan(value):
-        return ".nan"
-    try:
-        single: float = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        single = math.copysign(math.inf, value)
-    if math.isinf(single):
-        return ".inf" if single > 0 else "-.inf"
-    for precision in range(1, 10):
-        text = f"{single:.{precision}g}"
-        if struct.unpack("f", struct.pack("f", float(text)))[0] == single:
-            return _go_g(text)
-    return _go_g(repr(single))
+    """A float used as a mapping key: like any string, but infinities and NaN as YAML writes them."""
+    text = format_float(value)
+    return {"NaN": ".nan", "+Inf": ".inf", "-Inf": "-.inf"}.get(text, text)
 
 
 def json_number(value: float) -> str:
