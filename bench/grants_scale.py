@@ -5,10 +5,10 @@
     bench/grants_scale.py --repos 10 5000       other sizes
     bench/grants_scale.py --no-cli              only what happens inside a process
 
-Rounds of the two sizes alternate, so that a slow minute of the machine hits both; medians are reported. Command
-lines are timed as a user sees them, with the start of Python. What the gate does is timed inside one process, as in
-the gate: a decision while nothing has changed, and the first one after another process's grant, which has to read the
-store again.
+Rounds of the two sizes alternate, so that a slow minute of the machine hits both; medians are reported.
+Command lines are timed as a user sees them, with the start of Python. What the gate does is timed inside one
+process, as in the gate: a decision while nothing has changed, and the first one after another process's
+grant, which has to read the store again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -34,6 +35,7 @@ from cdi.core.names import QualifiedName
 from cdi.directories import load_catalog
 from cdi.probe import SystemProbe
 from gate.core.policy import Granted
+from gate.core.repo import RepoName
 from gate.state import MachineState
 from grants.core import codec
 from grants.core.machine import MachineView
@@ -47,20 +49,25 @@ GRANTS = 20
 TARGET_RATIO = 2.0
 
 
+NONE = RepoGuid("")
+
+
 @dataclass
 class Size:
     """A machine root with so many repos."""
 
     repos: int
     layout: Layout
-    first: RepoGuid = RepoGuid("")
+    first: RepoGuid = NONE
     samples: dict[str, list[float]] = field(default_factory=dict)
 
     def build(self) -> None:
         """Specs, repo files, and the store, written as one document rather than grant by grant."""
         clock = SystemClock()
         nodes = [{"path": f"/dev/nvidia{n}", "type": "c", "major": 195, "minor": n} for n in range(CARDS)]
-        devices = [{"name": str(n), "containerEdits": {"deviceNodes": [node]}} for n, node in enumerate(nodes)]
+        devices = [
+            {"name": str(n), "containerEdits": {"deviceNodes": [node]}} for n, node in enumerate(nodes)
+        ]
         devices += [
             {"name": f"GPU-{n:08x}-1111-4222-8333-444444444444", "containerEdits": {"deviceNodes": [node]}}
             for n, node in enumerate(nodes)
@@ -70,9 +77,14 @@ class Size:
         (self.layout.cdi_spec_dir / "nvidia.json").write_text(json.dumps(spec))
         view = MachineView(load_catalog([self.layout.cdi_spec_dir]), SystemProbe())
         table = GrantTable.empty()
+        template = create(self.layout, NewRepo(name="repo-0"))
+        self.first = RepoGuid(template.guid)
         for number in range(self.repos):
-            guid = RepoGuid(create(self.layout, NewRepo(name=f"repo-{number}")).guid)
-            self.first = self.first or guid
+            guid = self.first
+            if number:  # each `create` looks at all repos there are, so the others are copied
+                guid = RepoGuid(f"{number:08x}-1111-4222-8333-444444444444")
+                repo = replace(template, name=RepoName(f"repo-{number}"), guid=guid)
+                (self.layout.repos_dir / f"repo-{number}.yaml").write_bytes(repo.to_yaml())
             for card in range(GRANTS):
                 name = QualifiedName.parse(f"nvidia.com/gpu={card}")
                 pin = view.meaning(name).pin
@@ -109,7 +121,9 @@ def rdc(size: Size, *arguments: str) -> Callable[[], object]:
 
     def run() -> None:
         command = [sys.executable, "-m", "cli.rdc.main", *arguments, "--root", str(size.layout.root)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1]
+        )
         if done.returncode not in {0, 6}:
             raise SystemExit(f"{' '.join(command)}: {done.returncode}: {done.stderr}")
 
@@ -133,16 +147,19 @@ def measure_store(sizes: Sequence[Size], rounds: int) -> None:
     """What the commands do, without the start of Python: a store that was never read before."""
     for _ in range(rounds):
         for size in sizes:
-            catalog = load_catalog([size.layout.cdi_spec_dir])
-            wish = GrantRequest(repo=size.first, device=FREE, sharing=Sharing.EXCLUSIVE, granted_by="root")
-            size.time("read (fresh process)", lambda: GrantStore(size.layout, SystemClock()).read())
-            size.time(
-                "grant (fresh process)",
-                lambda: GrantStore(size.layout, SystemClock()).grant(
-                    [wish], load_catalog=lambda: catalog, probe=SystemProbe(), repo_names={}
-                ),
-            )
+            size.time("read (fresh process)", GrantStore(size.layout, SystemClock()).read)
+            size.time("grant (fresh process)", partial(grant_free, size))
             GrantStore(size.layout, SystemClock()).revoke(size.first, [FREE], repo_names={})
+
+
+def grant_free(size: Size) -> None:
+    """Grant the first repo the card that nobody holds."""
+    GrantStore(size.layout, SystemClock()).grant(
+        [GrantRequest(repo=size.first, device=FREE, sharing=Sharing.EXCLUSIVE, granted_by="root")],
+        load_catalog=partial(load_catalog, [size.layout.cdi_spec_dir]),
+        probe=SystemProbe(),
+        repo_names={},
+    )
 
 
 async def measure_gate(sizes: Sequence[Size], rounds: int) -> None:
@@ -160,17 +177,14 @@ async def measure_gate(sizes: Sequence[Size], rounds: int) -> None:
         await decide(size, state, "gate: first decision after start")
     for _ in range(rounds):
         for state, size in zip(states, sizes, strict=True):
-            wish = GrantRequest(repo=size.first, device=FREE, granted_by="root")
-            catalog = load_catalog([size.layout.cdi_spec_dir])
-            store = GrantStore(size.layout, clock)
-            store.grant([wish], load_catalog=lambda catalog=catalog: catalog, probe=probe, repo_names={})
+            grant_free(size)
             await decide(size, state, "gate: decision after a grant")
             for _ in range(20):
                 await decide(size, state, "gate: decision")
 
 
 def report(sizes: Sequence[Size]) -> bool:
-    """Print medians in milliseconds and ratios to the first size; False when a command is beyond the target."""
+    """Print medians in milliseconds and ratios to the first size; False when one is beyond the target."""
     small, others = sizes[0], sizes[1:]
     titles = [f"{size.repos} repos" for size in sizes]
     print(f"{'median, ms':36}{''.join(f'{title:>14}' for title in titles)}{'ratio':>9}")
@@ -187,7 +201,9 @@ def report(sizes: Sequence[Size]) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repos", type=int, nargs="+", default=[10, 1000])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-cli", action="store_true")
@@ -197,7 +213,9 @@ def main() -> int:
         sizes = [Size(repos, Layout(Path(scratch) / str(repos))) for repos in options.repos]
         for size in sizes:
             size.build()
-            print(f"{size.repos} repos: store of {size.layout.grants.stat().st_size / 1e6:.2f} MB", flush=True)
+            print(
+                f"{size.repos} repos: store of {size.layout.grants.stat().st_size / 1e6:.2f} MB", flush=True
+            )
         if not options.no_cli:
             measure_cli(sizes, options.rounds)
         measure_store(sizes, options.rounds)

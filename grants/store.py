@@ -174,7 +174,7 @@ class GrantStore:
             if not change.changes:
                 return Outcome(table=old, change=change, written=False)
             table = change.table.next_generation()
-            self._write(codec.encode(table))
+            self._write(self._reader.encode(table))
         return Outcome(table=table, change=change, written=True)
 
     @contextlib.contextmanager

@@ -9,7 +9,7 @@ spelling of an instant refuse the document, because whoever wrote them meant som
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -97,6 +97,15 @@ class DocumentReader:
         """As the function `parse`."""
         return self._parse_lines(raw) or parse(raw)
 
+    def encode(self, table: GrantTable) -> bytes:
+        """A document that holds the table; repos that are as in the document read last keep their line."""
+        known = {repo: (rows, line) for line, (repo, rows) in self._seen.lines.items()}
+        lines: list[bytes] = []
+        for repo in table.repos:
+            rows, line = known.get(repo, ((), b""))
+            lines.append(line if rows is table.rows[repo] else _repo_line(repo, table.rows[repo]))
+        return _document(table, lines)
+
     def _parse_lines(self, raw: bytes) -> GrantTable | None:
         """The table, or None when the document is not laid out as `encode` does or is damaged."""
         frame = _FRAME.fullmatch(raw)
@@ -146,18 +155,22 @@ def _line(line: bytes, reader: "_RowReader") -> tuple[RepoGuid, Sequence[Row]]:
 
 def encode(table: GrantTable) -> bytes:
     """The document that holds the table; the same table gives the same bytes, and `parse` gives it back."""
-    encode_value = _ENCODER.encode
-    pins = (f'"{key}":{encode_value(pin.to_json())}' for key, pin in table.pins.items())
-    grants = (f'"{repo}":{encode_value(table.rows[repo])}' for repo in table.repos)
-    return (
-        f'{{\n"schema_version":{SCHEMA_VERSION},\n"generation":{table.generation},\n'
-        f'"pins":{{\n{_lines(pins)}}},\n"grants":{{\n{_lines(grants)}}}\n}}\n'
-    ).encode()
+    return _document(table, [_repo_line(repo, table.rows[repo]) for repo in table.repos])
 
 
-def _lines(items: Iterable[str]) -> str:
-    text = ",\n".join(items)
-    return f"{text}\n" if text else ""
+def _repo_line(repo: RepoGuid, rows: Sequence[Row]) -> bytes:
+    return f'"{repo}":{_ENCODER.encode(rows)}'.encode()
+
+
+def _document(table: GrantTable, lines: Sequence[bytes]) -> bytes:
+    """The whole document; its layout is `_FRAME`'s."""
+    pins = [f'"{key}":{_ENCODER.encode(pin.to_json())}'.encode() for key, pin in table.pins.items()]
+    head = f'{{\n"schema_version":{SCHEMA_VERSION},\n"generation":{table.generation},\n"pins":{{\n'
+    return b"".join([head.encode(), _joined(pins), b'},\n"grants":{\n', _joined(lines), b"}\n}\n"])
+
+
+def _joined(lines: Sequence[bytes]) -> bytes:
+    return b",\n".join(lines) + b"\n" if lines else b""
 
 
 class _RowReader:
