@@ -120,7 +120,8 @@ def rdc(size: Size, *arguments: str) -> Callable[[], object]:
     """The command as a user runs it. Exit status 0, or 6 for a grant whose daemon does not run here."""
 
     def run() -> None:
-        command = [sys.executable, "-m", "cli.rdc.main", *arguments, "--root", str(size.layout.root)]
+        program = "from cli.rdc.main import main; main()"
+        command = [sys.executable, "-c", program, *arguments, "--root", str(size.layout.root)]
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1]
         )
@@ -135,6 +136,7 @@ def measure_cli(sizes: Sequence[Size], rounds: int) -> None:
         for size in sizes:
             size.time("rdc repo gpu grant --dry-run", rdc(size, *GRANT, "--dry-run"))
             size.time("rdc repo gpu grant", rdc(size, *GRANT))
+            assert GrantStore(size.layout, SystemClock()).read().holders_of(QualifiedName.parse(FREE))
             size.time("rdc repo gpu revoke", rdc(size, "repo", "gpu", "revoke", "repo-0", "--device", FREE))
             size.time("rdc repo gpu list REPO", rdc(size, "repo", "gpu", "list", "repo-0", "-o", "json"))
 
