@@ -227,13 +227,18 @@ class Chaos:
         finally:
             os._exit(1)
 
-    def kill(self, process: int) -> None:
-        os.kill(process, signal.SIGKILL)
-        _, status = os.waitpid(process, 0)
-        repo = self.workers.pop(process)
-        self.figures["kills"] += 1
-        if os.WIFEXITED(status):
-            msg = f"the process of {repo} gave up by itself"
+    def kill(self, *processes: int) -> None:
+        """End these for good; afterwards tell if one of them had given up by itself."""
+        gave_up: list[RepoGuid] = []
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
+            _, status = os.waitpid(process, 0)
+            repo = self.workers.pop(process)
+            self.figures["kills"] += 1
+            if os.WIFEXITED(status):
+                gave_up.append(repo)
+        if gave_up:
+            msg = f"the processes of {gave_up} gave up by themselves"
             raise ChaosError(msg)
 
     def victim(self) -> int:
@@ -279,8 +284,7 @@ class Chaos:
                     self.start(repo)
                 time.sleep(0.002)
         finally:
-            for process in list(self.workers):
-                self.kill(process)
+            self.kill(*self.workers)
         self.judge()
         return self.figures
 
