@@ -10,13 +10,13 @@ from cli.render import emit
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    r"""Print the script that completes commands, options, repos and devices in SHELL.
+    """Print the script that completes commands, options, repos and devices in SHELL.
 
     \b
     bash:  eval "$(rdc completion bash)"         in ~/.bashrc
     zsh:   eval "$(rdc completion zsh)"          in ~/.zshrc
     fish:  rdc completion fish | source          in ~/.config/fish/config.fish
-    """
+    """  # noqa: D301 - click reads the backspace as "do not wrap"
     root = ctx.find_root()
     program = root.info_name or "rdc"
     found = get_completion_class(shell)

@@ -137,14 +137,15 @@ def revoke(repo: str, devices: tuple[str, ...], every: bool, stop: bool) -> None
 @output_option
 @root_option
 def list_(repo: str | None) -> None:
-    r"""List the grants of this machine, or of one REPO, with what has become of them.
+    """List the grants of this machine, or of one REPO, with what has become of them.
 
     \b
     live          containers may use the device
     expired       its time is over
-    drifted       the name now means another card than when it was granted: grant it again if that is right
+    drifted       the name now means another card than when it was granted;
+                  grant it again if that is right
     unresolvable  no spec of this machine defines it any more
-    """
+    """  # noqa: D301 - click reads the backspace as "do not wrap"
     files = layout()
     gpus = Gpu(files, SystemClock())
     config = None if repo is None else find(files, repo)

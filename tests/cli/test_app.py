@@ -222,11 +222,3 @@ def test_ctrl_c_ends_it_with_a_word(tmp_path: Path) -> None:
         child.send_signal(signal.SIGINT)
         assert b"Traceback" not in child.stderr.read()
         assert child.wait(30) == 130
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str) -> None:
-    done = subprocess.run(
-        [Path(sys.executable).parent / "rdc", "completion", shell], capture_output=True, text=True, check=True
-    )
-    assert "_RDC_COMPLETE" in done.stdout

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from base.errors import NotFoundError, UnreachableError
+from base.layout import Layout
+from base.run_lock import held
+from cdi.core.names import QualifiedName
+from cdi.directories import load_catalog
+from cdi.probe import SystemProbe
+from gate.core.repo import RepoConfig
+from gate.repos import RepoFiles
+from grants.core.model import GrantRequest, RepoGuid
+from grants.store import GrantStore
+from machine import deletion
+from machine.daemon import ManagedDaemon
+from machine.repos import NewRepo, create, up_lock
+from tests.cli.rdc.runner import SPEC
+from tests.fake_clock import FakeClock
+from tests.fake_daemon import fake_daemon
+
+DEVICE = "nvidia.com/gpu=0"
+
+
+@pytest.fixture
+def layout(short_dir: Path) -> Layout:
+    (short_dir / "etc/cdi").mkdir(parents=True)
+    (short_dir / "etc/cdi/nvidia.yaml").write_text(SPEC)
+    return Layout(short_dir)
+
+
+def granted(layout: Layout, name: str, upstream: str | None) -> RepoConfig:
+    config = create(layout, NewRepo(name=name, upstream=upstream))
+    GrantStore(layout, FakeClock()).grant(
+        [GrantRequest(repo=RepoGuid(config.guid), device=DEVICE, granted_by="test")],
+        load_catalog=lambda: load_catalog([layout.cdi_spec_dir]),
+        probe=SystemProbe(),
+        repo_names={},
+    )
+    return config
+
+
+def grants(layout: Layout) -> list[QualifiedName]:
+    return [grant.device for grant in GrantStore(layout, FakeClock()).read()]
+
+
+def test_what_would_be_lost(layout: Layout) -> None:
+    config = granted(layout, "a", f"unix://{layout.root}/d.sock")
+    found = deletion.loss(layout, config, FakeClock())
+    assert [str(grant.device) for grant in found.grants] == [DEVICE]
+    assert (found.data, found.containers, found.images, found.holders) == (None, None, None, ())
+    info = {"ServerVersion": "28.5.2", "Containers": 2, "Images": 3}
+    with fake_daemon(layout.root / "d.sock", {"GET /info": (200, info)}):
+        found = deletion.loss(layout, config, FakeClock())
+    assert (found.containers, found.images) == (2, 3)
+
+
+def test_a_repo_is_deleted_whole(layout: Layout) -> None:
+    config = granted(layout, "a", None)
+    paths = layout.repo(config.guid)
+    (paths.state / "docker").mkdir(parents=True)
+    assert deletion.loss(layout, config, FakeClock()).data == paths.state
+    deletion.delete(layout, config, FakeClock(), {})
+    assert RepoFiles(layout).names() == ()
+    assert grants(layout) == []
+    assert not paths.state.exists()
+    assert not paths.directory.exists()
+
+
+def test_the_device_is_free_only_when_the_daemon_has_stopped(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = granted(layout, "a", None)
+    monkeypatch.setattr(ManagedDaemon, "running", property(lambda self: True))
+    clock = FakeClock()
+    with held(up_lock_of(layout), "up"), pytest.raises(UnreachableError):
+        deletion.delete(layout, config, clock, {}, sleep=clock.sleep)
+    assert [str(each) for each in grants(layout)] == [DEVICE]
+    monkeypatch.undo()
+    deletion.delete(layout, deletion.doomed(layout, config.guid), clock, {})
+    assert grants(layout) == []
+
+
+def up_lock_of(layout: Layout) -> Path:
+    layout.run_dir.mkdir(parents=True, exist_ok=True)
+    return up_lock(layout)
+
+
+def test_only_what_was_a_repo_can_be_deleted(layout: Layout) -> None:
+    config = create(layout, NewRepo(name="a"))
+    assert deletion.doomed(layout, "a") == config
+    for ref in ("b", "00000000-0000-4000-8000-000000000000", "a@other"):
+        with pytest.raises(NotFoundError):
+            deletion.doomed(layout, ref)

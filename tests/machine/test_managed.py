@@ -1,0 +1,61 @@
+from pathlib import Path
+
+import pytest
+
+from base.errors import MalformedError
+from base.layout import Layout
+from gate.repos import RepoFiles
+from machine.managed import ManagedDaemons
+from machine.repos import NewRepo, create
+
+
+@pytest.fixture
+def layout(short_dir: Path) -> Layout:
+    return Layout(short_dir)
+
+
+def test_only_repos_without_upstream_have_daemons_of_ours(layout: Layout) -> None:
+    own = create(layout, NewRepo(name="own"))
+    create(layout, NewRepo(name="foreign", upstream="unix:///tmp/foreign.sock"))
+    (daemon,) = ManagedDaemons(layout, {})()
+    assert (daemon.guid, daemon.name) == (own.guid, "own")
+
+
+def test_runtimes_of_the_policy_besides_runc(layout: Layout) -> None:
+    config = create(layout, NewRepo(name="own"))
+    path = RepoFiles(layout).path(config.name)
+    path.write_text(path.read_text().replace("runtimes: []", "runtimes: [runc, runsc]"))
+    (daemon,) = ManagedDaemons(layout, {})()
+    assert daemon.runtimes == ("runsc",)
+
+
+def test_a_file_that_cannot_be_read_keeps_its_daemon(layout: Layout) -> None:
+    config = create(layout, NewRepo(name="own"))
+    daemons = ManagedDaemons(layout, {})
+    before = daemons()
+    path = RepoFiles(layout).path(config.name)
+    good = path.read_text()
+    path.write_text("name: [")
+    assert daemons() == before
+    path.unlink()
+    assert daemons() == ()
+    path.write_text(good)
+    assert daemons() == before
+
+
+def test_the_fingerprint_follows_repos_and_settings(layout: Layout) -> None:
+    daemons = ManagedDaemons(layout, {})
+    seen = [daemons.fingerprint()]
+    create(layout, NewRepo(name="own"))
+    seen.append(daemons.fingerprint())
+    layout.gate_config.write_text("schema_version: 1\nengine: {network: none}\n")
+    seen.append(daemons.fingerprint())
+    assert len(set(seen)) == 3
+    assert daemons.fingerprint() == seen[-1]
+
+
+def test_settings_that_cannot_be_read_are_an_error(layout: Layout) -> None:
+    create(layout, NewRepo(name="own"))
+    layout.gate_config.write_text("[")
+    with pytest.raises(MalformedError):
+        ManagedDaemons(layout, {})()
