@@ -153,8 +153,11 @@ def _slice_writer(kind: Go[T]) -> Write[tuple[T, ...] | None]:
     return write
 
 
-def map_of(kind: Go[T]) -> Go[Mapping[str, T] | None]:
-    """`map[string]T`: null and absent are None; keys are data and keep their case."""
+def map_of(kind: Go[T], *, null_values: bool = True) -> Go[Mapping[str, T] | None]:
+    """`map[string]T`: null and absent are None; keys are data and keep their case.
+
+    `null_values` is False for maps of pointers, in which a null would be a nil pointer to the daemon.
+    """
     inner = kind.read
     plain = kind.plain
 
@@ -166,6 +169,8 @@ def map_of(kind: Go[T]) -> Go[Mapping[str, T] | None]:
         if plain is not None and plain.issuperset(map(type, value.values())):
             return MappingProxyType(value)
         found = {}
+        if not null_values and None in value.values():
+            raise MismatchError(" must not have null in it")
         for key, item in value.items():
             try:
                 found[key] = inner(item, dropped)
@@ -173,6 +178,10 @@ def map_of(kind: Go[T]) -> Go[Mapping[str, T] | None]:
                 raise exc.at(f"[{key[:80]}]") from exc
         return MappingProxyType(found)
 
+    return Go(read, None, _map_writer(kind))
+
+
+def _map_writer(kind: Go[T]) -> Write[Mapping[str, T] | None]:
     write_item = kind.write
 
     def write(value: Mapping[str, T] | None) -> Json:
@@ -182,7 +191,7 @@ def map_of(kind: Go[T]) -> Go[Mapping[str, T] | None]:
             return dict(value)  # type: ignore[arg-type]  # plain values are their own JSON
         return {key: write_item(item) for key, item in value.items()}
 
-    return Go(read, None, write)
+    return write
 
 
 def _read_str_slice(value: Json, dropped: Dropped) -> tuple[str, ...] | None:

@@ -14,6 +14,7 @@ from gate.core.facts import ContainerFact, MountPoint, PathFact, PathType, Volum
 from gate.core.hostpath import Reserved, inside, reserved_reason
 from gate.core.mounts import MountPlan
 from gate.core.policy import ContainerLookup, Context, Facts, Lookup, PathLookup, VolumeLookup
+from gate.core.target import OBJECT_NAME
 
 _SOCKET_NAMES = (
     "docker.sock",
@@ -201,7 +202,7 @@ def _volumes_from_faults(spelled: str, context: Context, facts: Facts) -> Iterat
     lookup = ContainerLookup(ref)
     fact = facts.get(lookup)
     if not isinstance(fact, ContainerFact):
-        known = lookup in facts
+        known = lookup in facts or not OBJECT_NAME.match(ref)
         words = (
             f"no such container: {show(ref)}" if known else f"container {show(ref)} could not be inspected"
         )

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from gate.core.denial import Broken, Rule, broken, show, show_options
 from gate.core.hostpath import clean_path, inside
 from gate.core.model import Config, HostConfig, Mount, edited
+from gate.core.target import OBJECT_NAME
 
-_VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 _PRIVATE = frozenset({"", "private", "rprivate"})
 _PROPAGATIONS = frozenset({"private", "rprivate", "shared", "rshared", "slave", "rslave"})
 _MODES = {
@@ -96,9 +96,10 @@ def _read_bind(spelled: str, found: list[BindMount | VolumeMount], faults: list[
     target = clean_path(target)
     canonical = ":".join((target, *parts[2:]))
     if not source.startswith("/"):
-        if not _VOLUME_NAME.match(source):
+        if OBJECT_NAME.match(source):
+            found.append(VolumeMount(name=source, target=target))
+        else:
             faults.append(_unreadable(spelled))
-        found.append(VolumeMount(name=source, target=target))
         return f"{source}:{canonical}"
     bind = BindMount(
         source=clean_path(source),
@@ -132,7 +133,7 @@ def _read_mount(mount: Mount, found: list[BindMount | VolumeMount], faults: list
     if mount.type_ == "bind":
         return _read_bind_mount(mount, found, faults)
     if mount.type_ == "volume":
-        if mount.source and not _VOLUME_NAME.match(mount.source):
+        if mount.source and not OBJECT_NAME.match(mount.source):
             faults.append(_unreadable(f"volume {mount.source}"))
         elif mount.source:
             found.append(VolumeMount(name=mount.source, target=mount.target))

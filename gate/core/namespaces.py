@@ -14,6 +14,7 @@ from gate.core.facts import ContainerFact
 from gate.core.model import HostConfig
 from gate.core.policy import ContainerLookup, Context, Facts
 from gate.core.repo import Namespace, RepoPolicy
+from gate.core.target import OBJECT_NAME
 
 CONTAINER = "container:"
 
@@ -47,7 +48,7 @@ def joined(host: HostConfig) -> tuple[str, ...]:
 
 def namespace_lookups(host: HostConfig) -> tuple[ContainerLookup, ...]:
     """The containers to ask about."""
-    return tuple(ContainerLookup(ref) for ref in joined(host) if ref)
+    return tuple(ContainerLookup(ref) for ref in joined(host))
 
 
 def host_namespace_faults(
@@ -93,7 +94,7 @@ def _container_faults(rule: Rule, ref: str, context: Context, facts: Facts) -> I
     lookup = ContainerLookup(ref)
     fact = facts.get(lookup)
     if not isinstance(fact, ContainerFact):
-        known = lookup in facts or not ref
+        known = lookup in facts or not OBJECT_NAME.match(ref)
         words = (
             f"no such container: {show(ref)}" if known else f"container {show(ref)} could not be inspected"
         )

@@ -51,10 +51,13 @@ ENDPOINT = struct(Endpoint, "EndpointSettings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Networking:
-    """`network.NetworkingConfig`."""
+    """`network.NetworkingConfig`.
 
-    endpoints_config: Mapping[str, Endpoint | None] | None = wire(
-        "EndpointsConfig", map_of(pointer(ENDPOINT))
+    Engines answer 400 to a null endpoint, or crash their handler (26.1), so that null is refused here.
+    """
+
+    endpoints_config: Mapping[str, Endpoint] | None = wire(
+        "EndpointsConfig", map_of(ENDPOINT, null_values=False)
     )
 
 

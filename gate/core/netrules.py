@@ -44,6 +44,8 @@ def endpoint_faults(endpoints: Mapping[str, Endpoint | None], policy: RepoPolicy
     """The networks a container joins: the host's by this field is the host's network all the same."""
     for name, endpoint in endpoints.items():
         yield from _network_faults(name, policy)
+        if endpoint is not None and endpoint.network_id:
+            yield from _network_faults(endpoint.network_id, policy)  # the daemon prefers it to the name
         for key in (endpoint and endpoint.driver_opts) or ():
             if key not in _ENDPOINT_OPTIONS:
                 yield broken(Rule.NETWORK_OPTION, f"endpoint option {show(key)} is not allowed")

@@ -13,6 +13,7 @@ from cdi.core.names import QualifiedName
 from gate.core.denial import Denial
 from gate.core.facts import ContainerFact, PathFact, VolumeFact
 from gate.core.repo import RepoConfig
+from gate.core.target import OBJECT_NAME
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -138,5 +139,16 @@ class Inspected(Protocol):
 
 
 def missing(wanted: Iterable[Lookup], facts: Facts) -> tuple[Lookup, ...]:
-    """The wanted lookups that have no answer yet, each once, in a stable order."""
-    return tuple(dict.fromkeys(lookup for lookup in wanted if lookup not in facts))
+    """The wanted lookups that have no answer yet, each once, in a stable order.
+
+    A name that Docker's grammar does not allow is never asked about: it could lead the question elsewhere.
+    """
+    return tuple(dict.fromkeys(lookup for lookup in wanted if lookup not in facts and _askable(lookup)))
+
+
+def _askable(lookup: Lookup) -> bool:
+    match lookup:
+        case ContainerLookup(ref=name) | VolumeLookup(name=name):
+            return OBJECT_NAME.match(name) is not None
+        case PathLookup():
+            return True

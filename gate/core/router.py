@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from base.errors import MalformedError
 from gate.core.denial import Denial, Rule, broken, malformed, refuse, show
-from gate.core.target import MAX_AUDITED_API, Target, build_target, parse_query, parse_target
+from gate.core.target import MAX_AUDITED_API, OBJECT_NAME, Target, build_target, parse_query, parse_target
 
 
 class Kind(StrEnum):
@@ -103,7 +103,7 @@ class Matched:
         return next((value for name, value in self.query if name == key), "")
 
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
+_ID = OBJECT_NAME
 _NETWORK = re.compile(r"[ !-$&-.0-\[\]-~]{1,255}\Z")  # printable ASCII without / % and backslash
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]*(?:/[A-Za-z0-9][A-Za-z0-9._:@+-]*)*\Z")
 _MAX_IMAGE = 1024

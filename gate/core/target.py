@@ -17,6 +17,9 @@ MAX_AUDITED_API = "1.51"
 
 MAX_TARGET_BYTES = 64 * 1024
 
+OBJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
+"""Names and ids of containers, volumes and execs, by Docker's grammar; nothing else can exist."""
+
 _PLAIN_TARGET = re.compile(rb"/[!-~]*\Z")
 _PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_.:@+\-]+\Z")
 _VERSION = re.compile(r"v(1\.[0-9]{2})\Z")

@@ -154,7 +154,7 @@ def test_what_a_container_is_made_of_arrives_unchanged() -> None:
             "net": {"IPAMConfig": {"IPv4Address": "10.0.0.2", "IPv6Address": "fd::2", "LinkLocalIPs": ["1"]},
                     "Links": ["a"], "Aliases": ["b"], "MacAddress": "x", "GwPriority": 1,
                     "DriverOpts": {"com.docker.network.endpoint.ifname": "eth9"}, "DNSNames": ["c"]},
-            "default": None,
+            "default": {},
         }},
     }  # fmt: skip
     assert sent_for(json.dumps(body)) == body
@@ -177,7 +177,9 @@ def test_networks_by_endpoint() -> None:
     config = {"EndpointsConfig": {"host": {}}}
     assert World().codes({}, NetworkingConfig=config) == ("network-mode",)
     assert allowing(network_host=True).codes({}, NetworkingConfig=config) == ()
-    assert World().codes({}, NetworkingConfig={"EndpointsConfig": {"container:x": None}}) == ("network-mode",)
+    assert World().codes({}, NetworkingConfig={"EndpointsConfig": {"container:x": {}}}) == ("network-mode",)
+    by_id = {"EndpointsConfig": {"n": {"NetworkID": "host"}}}
+    assert World().codes({}, NetworkingConfig=by_id) == ("network-mode",)
 
 
 # Generated requests: real keys in odd spellings, with values of any kind.

@@ -31,6 +31,7 @@ REFUSED = [
     ({"networkmode": "host"}, ("network-mode",)),
     ({"NetworkMode": "container:nope"}, ("object-unknown",)),
     ({"NetworkMode": "container:"}, ("object-unknown",)),
+    ({"NetworkMode": "container:../volumes/v"}, ("object-unknown",)),
     ({"PidMode": "host"}, ("pid-mode",)),
     ({"PidMode": "Host"}, ("pid-mode",)),
     ({"PidMode": "container:c"}, ("pid-mode",)),

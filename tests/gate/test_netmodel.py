@@ -1,5 +1,8 @@
 """Docker's network types."""
 
+import pytest
+
+from gate.core.kinds import MismatchError
 from gate.core.netmodel import ENDPOINT, NETWORK_CREATE, NETWORKING
 
 
@@ -18,9 +21,11 @@ def test_operational_fields_of_inspect_are_known() -> None:
     assert ENDPOINT.to_json(found) == {key: value for key, value in endpoint.items() if value}
 
 
-def test_a_null_endpoint_stays_null() -> None:
-    found = NETWORKING.read({"EndpointsConfig": {"n": None, "m": {}}}, [])
-    assert NETWORKING.to_json(found) == {"EndpointsConfig": {"n": None, "m": {}}}
+def test_a_null_endpoint_would_crash_engine_26() -> None:
+    with pytest.raises(MismatchError):
+        NETWORKING.read({"EndpointsConfig": {"n": None, "m": {}}}, [])
+    found = NETWORKING.read({"EndpointsConfig": {"m": {}}}, [])
+    assert NETWORKING.to_json(found) == {"EndpointsConfig": {"m": {}}}
 
 
 def test_pointers_keep_false() -> None:
