@@ -212,7 +212,9 @@ class GrantStore:
         message = f"cannot write {self._path}: {exc.strerror}"
         if exc.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             return AccessError(message, hint="the grant store is written by root, on a writable filesystem")
-        return RdcError(message, hint=f"make room below {self._path.parent}; the grants are as they were")
+        return RdcError(
+            message, hint=f"make room below {self._path.parent} and try again: no earlier grant is lost"
+        )
 
     def _sweep(self) -> None:
         """Remove what a killed writer left. The lock is ours, so no living writer's file is among it."""
