@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from base.errors import MalformedError, UnreachableError
+from gate.core.preconditions import Unmet, unmet
 from machine.core.engine_info import EngineInfo, Holder, decode_ids, decode_object, holder
 
 ANSWER_LIMIT_BYTES = 16 * 1024 * 1024
@@ -60,6 +61,15 @@ class Daemon:
         if not isinstance(containers, int) or not isinstance(images, int):
             raise MalformedError("the answer to GET /info does not count containers and images")
         return containers, images
+
+    def unmet_preconditions(self) -> tuple[Unmet, ...]:
+        """Why a gate before this daemon would not mean much.
+
+        Raises:
+            UnreachableError: nobody answers, or not with 200.
+            MalformedError: the answer is not a Docker daemon's.
+        """
+        return unmet(decode_object(self._get("/info")))
 
     def info(self) -> EngineInfo:
         """`GET /info`.

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from base.errors import AccessError, MalformedError, NotFoundError, RefusedError, UsageError
+from base.errors import AccessError, MalformedError, NotFoundError, RdcError, RefusedError, UsageError
 from base.files import make_directory
 from base.layout import UNIX_PATH_MAX, Layout
 from base.run_lock import is_held
@@ -51,7 +51,7 @@ def create(layout: Layout, new: NewRepo) -> RepoConfig:
     Raises:
         UsageError: something is malformed.
         RepoExistsError: there is a repo of that name.
-        RefusedError: another repo uses that daemon, or the root is too deep for a socket.
+        RefusedError: another repo uses that daemon, it can be reached past a gate, or the root is too deep.
         NotFoundError: there is no such group.
     """
     config = _configured(layout, new)
@@ -64,6 +64,7 @@ def create(layout: Layout, new: NewRepo) -> RepoConfig:
             )
         if not config.managed:
             _check_upstream_free(layout, config)
+            _check_preconditions(config)
         files.save(config)
     make_directory(layout.repo(config.guid).directory)
     make_directory(layout.repo(config.guid).cdi_spec_dir)
@@ -249,3 +250,16 @@ def _check_upstream_free(layout: Layout, config: RepoConfig) -> None:
                 f"repo '{other.name}' uses the daemon at {config.upstream} already",
                 hint="give each repo a daemon of its own: leave --upstream out",
             )
+
+
+def _check_preconditions(config: RepoConfig) -> None:
+    """Refuse a daemon that gives hardware past any gate; of one that is down nothing is known."""
+    try:
+        fatal = [each for each in Daemon(Path(config.upstream)).unmet_preconditions() if each.fatal]
+    except RdcError:
+        return
+    if fatal:
+        raise RefusedError(
+            f"the daemon at {config.upstream} cannot be gated: " + "; ".join(each.detail for each in fatal),
+            hint="; ".join(each.remedy for each in fatal),
+        )

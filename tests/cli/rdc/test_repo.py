@@ -186,6 +186,28 @@ def test_what_answers_is_shown(rdc: Rdc) -> None:
         assert (shown["gate"], shown["daemon"]) == ("down", "answers")
 
 
+INFO = {"ServerVersion": "28.5.2", "CDISpecDirs": [], "DefaultRuntime": "runc", "Runtimes": {"runc": {}}}
+
+
+def test_a_daemon_that_gives_hardware_past_any_gate_is_refused(rdc: Rdc) -> None:
+    answers: dict[str, tuple[int, object]] = {"GET /info": (200, {**INFO, "DefaultRuntime": "nvidia"})}
+    with fake_daemon(rdc.root / "d.sock", answers):
+        done = rdc.json("repo", "create", "a", "--upstream", f"unix://{rdc.root}/d.sock")
+        assert (done.code, done.error["code"]) == (3, "refused")
+        assert "default-runtime" in done.error["hint"]
+        assert rdc.json("repo", "list").rows == []
+        answers["GET /info"] = (200, INFO)
+        rdc.create("a", "--upstream", f"unix://{rdc.root}/d.sock")
+
+
+def test_what_a_daemon_lacks_is_told_when_it_gets_its_gate(rdc: Rdc) -> None:
+    with fake_daemon(rdc.root / "d.sock", {"GET /info": (200, {**INFO, "ExperimentalBuild": True})}):
+        done = rdc("repo", "create", "a", "--upstream", f"unix://{rdc.root}/d.sock")
+    assert done.code == 0
+    assert "experimental" in done.err
+    assert "cdi-spec-dirs" in done.err
+
+
 def test_of_many_that_want_a_name_at_once_one_gets_it(rdc: Rdc) -> None:
     program = Path(sys.executable).parent / "rdc"
     command = [program, "--root", str(rdc.root), "repo", "create", "same", "--upstream"]
