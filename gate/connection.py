@@ -117,6 +117,7 @@ class ClientConnection(Stream):
             self._advance()
         elif len(self._inbox) > self.limits.pipelined_bytes:
             self.stop_reading(Stop.HOLD)
+            self.repo.service.watch_hang_up(self)
 
     def ended(self) -> bool:
         """The client sends no more; it may still read."""
@@ -131,7 +132,7 @@ class ClientConnection(Stream):
         if exchange.wants_body:
             exchange.malformed(_truncated())
             return not self.closing
-        self.repo.service.watch_half_closed(self)
+        self.repo.service.watch_hang_up(self)
         if not self._inbox:
             exchange.half_close()
         return True
@@ -341,7 +342,7 @@ class ClientConnection(Stream):
         if upstream is None or upstream.eof_received_ or self.hung_up():
             return False
         upstream.finish_sending()
-        self.repo.service.watch_half_closed(self)
+        self.repo.service.watch_hang_up(self)
         return True
 
     def break_off(self) -> None:

@@ -146,6 +146,7 @@ class Exchange:
         if self._upstream is not None:
             self._upstream.abort()
         if not self.response_done:
+            self.response_done = True
             self._connection.repo.metrics.requests[self._name, Outcome.GONE] += 1
 
     def half_close(self) -> None:
@@ -166,13 +167,13 @@ class Exchange:
 
     def _stream(self, pieces: list[bytes | memoryview]) -> None:
         upstream = self._upstream
-        if upstream is None:
+        if upstream is None or not pieces:
             return
-        for piece in pieces:
-            if self._rechunk:
-                upstream.relay(*encode_chunk(piece))
-            else:
-                upstream.relay(piece)
+        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if self._rechunk:
+            upstream.relay(*encode_chunk(piece))
+        else:
+            upstream.relay(piece)
 
     def _limit(self) -> int:
         limits = self._connection.limits
@@ -301,6 +302,8 @@ class Exchange:
         """Ask once more where that is safe; else say what happened, or break off like the daemon did."""
         connection = self._connection
         upstream = self._upstream
+        if connection.closing or self.response_done:
+            return
         if not answered and self._replay is not None and upstream is not None and upstream.reused:
             connection.repo.metrics.upstream_retries += 1
             connection.drop_upstream()

@@ -72,8 +72,8 @@ class Service:
     __slots__ = (
         "_deadlines",
         "_dying",
-        "_half_closed",
         "_timer",
+        "_unread",
         "heads",
         "limits",
         "plans",
@@ -88,7 +88,7 @@ class Service:
         self.heads = ResponseHeads()
         self.tasks = Tasks()
         self._deadlines: dict[Watched, float] = {}
-        self._half_closed: set[Stream] = set()
+        self._unread: set[Stream] = set()
         self._dying: dict[Upstream, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -110,9 +110,9 @@ class Service:
         """Forget the limit."""
         self._deadlines.pop(connection, None)
 
-    def watch_half_closed(self, stream: Stream) -> None:
-        """Abort a half-closed stream once its other side is gone for good: no event tells of that."""
-        self._half_closed.add(stream)
+    def watch_hang_up(self, stream: Stream) -> None:
+        """Abort a stream that is not read once its other side is gone for good: no event tells of that."""
+        self._unread.add(stream)
 
     def abort_later(self, upstream: Upstream) -> None:
         """Give a closing connection time to send what it holds."""
@@ -122,7 +122,7 @@ class Service:
     def forget(self, connection: Stream) -> None:
         """A connection is gone."""
         self._deadlines.pop(connection, None)  # type: ignore[call-overload]
-        self._half_closed.discard(connection)
+        self._unread.discard(connection)
         self.tasks.cancel(connection)
 
     def _tick(self) -> None:
@@ -132,8 +132,8 @@ class Service:
         for connection in [one for one, deadline in self._deadlines.items() if deadline <= now]:
             del self._deadlines[connection]
             connection.expired()
-        for stream in [one for one in self._half_closed if one.hung_up()]:
-            self._half_closed.discard(stream)
+        for stream in [one for one in self._unread if one.hung_up()]:
+            self._unread.discard(stream)
             stream.abort()
         for upstream, deadline in tuple(self._dying.items()):
             if upstream.transport is None or deadline <= now:

@@ -134,7 +134,11 @@ class Upstream(Stream):
         if self.closing:
             sock.close()
             return
-        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=sock)
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=sock)
+        except OSError as exc:
+            sock.close()
+            raise UnreachableError(exc.strerror or str(exc)) from exc
 
     def alive(self) -> bool:
         """Whether an idle connection is still open at this very moment; for requests not to be sent twice."""
@@ -233,6 +237,11 @@ class Upstream(Stream):
         self._finish(f"broke off ({error})" if error is not None else "closed the connection")
         if tunnelled and self.partner is not None:
             self.partner.partner_gone()
+
+    def abort(self) -> None:
+        """Close now; whoever does so wants no answer any more."""
+        self._sink = None
+        super().abort()
 
     def crashed(self, error: Exception) -> None:
         """Leave the reporting to the client's connection, which owns this one."""

@@ -46,7 +46,7 @@ def find_head(data: bytes, seen: int = 0) -> int:
     Raises:
         HttpError: no continuation of `data` is a head.
     """
-    again = max(seen - 3, 0)
+    again = seen - 3 if seen > 3 else 0
     end = data.find(HEAD_END, again, MAX_HEAD_BYTES) + len(HEAD_END)
     if end >= len(HEAD_END):
         return end

@@ -156,3 +156,32 @@ async def test_clients_never_share_a_daemon_connection() -> None:
         answers = await asyncio.gather(*(client.ask(get()) for client in clients))
         assert {answer.status for answer in answers} == {200}
         assert len(g.daemon.links) == 8
+
+
+async def test_a_client_that_is_gone_is_not_asked_for_again() -> None:
+    async def never(request: Recorded, link: Link) -> None:
+        if len(link.requests) == 1:
+            await reply()(request, link)
+        else:
+            await link.reader.read()
+
+    async with gate() as g:
+        g.daemon.default = never
+        client = await g.client()
+        assert (await client.ask(get())).status == 200
+        client.send(get())
+        await until(lambda: len(g.daemon.requests) == 2)
+        client.vanish()
+        await until(lambda: all(link.closed.is_set() for link in g.daemon.links))
+        assert (len(g.daemon.links), g.metrics.upstream_retries) == (1, 0)
+        assert g.count("system.ping", Outcome.GONE) == 1
+
+
+async def test_a_client_may_leave_before_the_daemon_is_connected() -> None:
+    async with gate() as g:
+        for _ in range(20):
+            client = await g.client()
+            client.send(post("/images/load", b"x" * 1000)[:-500])
+            client.vanish()
+        await until(lambda: g.metrics.connections == 0)
+        await until(lambda: g.server.tasks == 0)
