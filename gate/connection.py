@@ -6,8 +6,6 @@ nothing else.
 
 import asyncio
 import logging
-import socket
-import struct
 from collections.abc import Callable, Coroutine
 
 from base.errors import UnreachableError
@@ -16,6 +14,7 @@ from gate.http.encode import encode_message
 from gate.http.message import HttpCode, HttpError
 from gate.http.parse import find_head
 from gate.limits import Limits
+from gate.listener import peer_of
 from gate.metrics import Outcome
 from gate.plan import Refused
 from gate.ports import Peer
@@ -24,7 +23,6 @@ from gate.stream import Stop, Stream
 from gate.upstream import ResponseSink, Upstream
 
 _log = logging.getLogger(__name__)
-_CREDENTIALS = struct.Struct("3i")
 
 
 class ClientConnection(Stream):
@@ -63,7 +61,8 @@ class ClientConnection(Stream):
     def peer(self) -> Peer:
         """Who connected."""
         if self._peer is None:
-            self._peer = _peer_of(self)
+            sock = self.transport.get_extra_info("socket") if self.transport is not None else None
+            self._peer = peer_of(sock)
         return self._peer
 
     @property
@@ -390,15 +389,3 @@ class ClientConnection(Stream):
 def _truncated() -> HttpError:
     hint = "send as many bytes as Content-Length says, or the last chunk"
     return HttpError(HttpCode.TRUNCATED, "the request body ends early", hint=hint)
-
-
-def _peer_of(connection: Stream) -> Peer:
-    sock = connection.transport.get_extra_info("socket") if connection.transport is not None else None
-    if sock is None:
-        return Peer(pid=-1, uid=-1, gid=-1)
-    try:
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    except OSError:
-        return Peer(pid=-1, uid=-1, gid=-1)
-    pid, uid, gid = _CREDENTIALS.unpack(raw)
-    return Peer(pid=pid, uid=uid, gid=gid)

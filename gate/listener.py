@@ -1,4 +1,4 @@
-"""Listening unix sockets that are never open to more people than they should be, not even for a moment."""
+"""Unix sockets: listening with the right mode from the first moment, and who connected."""
 
 import contextlib
 import errno
@@ -6,13 +6,17 @@ import os
 import secrets
 import socket
 import stat
+import struct
 from pathlib import Path
 
 from base.errors import AccessError, NotFoundError, RefusedError, UsageError
 from base.layout import UNIX_PATH_MAX
+from gate.ports import Peer
 
 _BACKLOG = 1024
 _PROBE_S = 1.0
+_CREDENTIALS = struct.Struct("3i")
+_NOBODY = Peer(pid=-1, uid=-1, gid=-1)
 
 
 def open_listener(path: Path, *, mode: int, gid: int | None) -> socket.socket:
@@ -52,6 +56,18 @@ def close_listener(path: Path, sock: socket.socket, inode: int) -> None:
         if path.lstat().st_ino == inode:
             path.unlink()
     sock.close()
+
+
+def peer_of(sock: socket.socket | None) -> Peer:
+    """Who connected, as the kernel saw it then (`SO_PEERCRED`, unix(7)); -1 where it cannot tell."""
+    if sock is None:
+        return _NOBODY
+    try:
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError:
+        return _NOBODY
+    pid, uid, gid = _CREDENTIALS.unpack(raw)
+    return Peer(pid=pid, uid=uid, gid=gid)
 
 
 def _bind(sock: socket.socket, path: Path, mode: int, gid: int | None) -> None:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from base.errors import DamagedError, MalformedError, RdcError, UnreachableError
 from gate.core.denial import Denial, Rule, broken, refuse
 from gate.core.policy import Forward
 from gate.core.routes import Matched
@@ -332,6 +333,56 @@ async def test_an_undecidable_request_is_refused(caplog: pytest.LogCaptureFixtur
         assert g.daemon.requests == []
         assert (await client.ask(get())).status == 200
         assert g.count("container.create", Outcome.FAILED) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "outcome"),
+    [
+        (MalformedError("bad json", hint="mend it"), 400, Outcome.MALFORMED),
+        (UnreachableError("no daemon"), 502, Outcome.FAILED),
+        (DamagedError("store"), 500, Outcome.FAILED),
+    ],
+)
+async def test_errors_with_words_are_answered_with_them(
+    error: RdcError, status: int, outcome: Outcome
+) -> None:
+    async def fails(matched: Matched, head: RequestHead, body: bytes) -> Forward | Denial:
+        raise error
+
+    async with gate() as g:
+        g.gatekeeper.decide = fails
+        client = await g.client()
+        answer = await client.ask(post(CREATE, b"{}"))
+        assert answer.status == status
+        assert error.message in answer.message
+        assert error.hint in answer.message
+        assert f"[{error.code}]" in answer.message
+        assert g.count("container.create", outcome) == 1
+        assert (await client.ask(get())).status == 200
+
+
+async def test_a_client_that_reads_its_refusal_slowly_gets_all_of_it() -> None:
+    async def deny(matched: Matched, head: RequestHead, body: bytes) -> Forward | Denial:
+        return refuse([broken(Rule.RAW_DEVICE, "x" * 3_000_000)])
+
+    async with gate(Limits(linger_s=0.05)) as g:
+        g.gatekeeper.decide = deny
+        client = await g.client()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(
+            get(
+                CREATE,
+                "Content-Type: application/json",
+                "Content-Length: 2",
+                "Connection: close",
+                method="POST",
+            )
+        )
+        client.send(b"{}")
+        await asyncio.sleep(2.5)  # two ticks of the watch
+        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        assert len((await client.answer()).body) > 3_000_000
+        assert await client.rest() == b""
 
 
 async def test_the_gatekeeper_is_told_who_asks() -> None:

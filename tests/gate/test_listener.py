@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from base.errors import AccessError, NotFoundError, RefusedError, UsageError
-from gate.listener import close_listener, open_listener
+from gate.listener import close_listener, open_listener, peer_of
+from gate.ports import Peer
 
 
 @pytest.fixture
@@ -99,3 +100,10 @@ def test_closing_leaves_a_successor_s_socket(directory: Path) -> None:
     close_listener(path, first, -1)
     assert connects(path)
     second.close()
+
+
+def test_who_connected() -> None:
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other:
+        assert peer_of(one) == Peer(pid=os.getpid(), uid=os.getuid(), gid=os.getgid())
+    assert peer_of(one) == peer_of(None) == Peer(pid=-1, uid=-1, gid=-1)

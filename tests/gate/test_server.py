@@ -191,3 +191,40 @@ async def test_shared_vectors() -> None:
             assert all(not one.body for one in starts), vector["name"]
         await until(lambda: g.metrics.connections == 0)
         assert g.metrics.failures == 0
+
+
+async def test_nothing_leaks() -> None:
+    async def tunnel(request: Recorded, link: Link) -> None:
+        await link.send(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
+        await link.reader.read()
+        link.writer.close()
+
+    async def break_off(request: Recorded, link: Link) -> None:
+        link.writer.transport.abort()
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count
+
+    async with gate() as g:
+        g.daemon.routes["POST /containers/c/attach"] = tunnel
+        g.daemon.routes["GET /info"] = break_off
+        assert (await (await g.client()).ask(get())).status == 200
+        before = descriptors()
+        for number in range(60):
+            client = await g.client()
+            client.send(
+                [
+                    get(),
+                    get("/info"),
+                    get("/containers/c/attach", *UPGRADE, method="POST"),
+                    post("/v1.44/containers/create", b'{"Image":"x"}'),
+                    get("/nope"),
+                    b"nonsense",
+                ][number % 6]
+            )
+            if number % 4:
+                await asyncio.sleep(0.001 * (number % 4))
+            client.vanish()
+        await until(lambda: g.metrics.connections == 1)
+        await until(lambda: descriptors() <= before)
+        assert g.server.tasks == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 
@@ -86,6 +87,7 @@ async def test_a_fresh_connection_that_closes_is_not_tried_again() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
     ],
 )
 async def test_an_answer_that_breaks_off_breaks_off_here_too(start: bytes) -> None:
@@ -185,3 +187,52 @@ async def test_a_client_may_leave_before_the_daemon_is_connected() -> None:
             client.vanish()
         await until(lambda: g.metrics.connections == 0)
         await until(lambda: g.server.tasks == 0)
+
+
+async def test_an_answer_that_turns_into_nonsense_breaks_off() -> None:
+    start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def mangled(request: Recorded, link: Link) -> None:
+        await link.send(start)
+        await asyncio.sleep(0.02)
+        await link.send(b"nonsense\r\n")
+        await link.closed.wait()
+
+    async with gate() as g:
+        g.daemon.default = mangled
+        client = await g.client()
+        client.send(get())
+        assert await client.exactly(len(start)) == start
+        with contextlib.suppress(ConnectionError):
+            assert await client.rest() == b""
+        assert g.count("system.ping", Outcome.UNREACHABLE) == 1
+
+
+async def test_a_daemon_with_a_full_backlog_gets_time() -> None:
+    async with gate() as g:
+        await g.daemon.stop()
+        with socket.socket(socket.AF_UNIX) as listening, contextlib.ExitStack() as others:
+            listening.bind(str(g.daemon.path))
+            listening.listen(0)
+            while True:
+                other = others.enter_context(socket.socket(socket.AF_UNIX))
+                other.setblocking(False)
+                if other.connect_ex(str(g.daemon.path)) != 0:
+                    break
+            client = await g.client()
+            client.send(get())
+            await asyncio.sleep(0.15)
+            listening.setblocking(False)
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(5):
+                while True:
+                    accepted, _ = await loop.sock_accept(listening)
+                    others.enter_context(accepted)
+                    accepted.setblocking(False)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(0.3):
+                            if b"GET /_ping" in await loop.sock_recv(accepted, 1000):
+                                break
+            await loop.sock_sendall(accepted, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            assert (await client.answer()).status == 200
+        await g.daemon.start()
