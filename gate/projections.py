@@ -19,7 +19,6 @@ from cdi.core.resolve import Probe
 from gate.daemon import DaemonClient
 from gate.state import MachineState, Snapshot
 from grants.core.model import Grant, RepoGuid
-from grants.core.table import GrantTable
 from grants.projector import sync_projection
 
 _log = logging.getLogger(__name__)
@@ -78,9 +77,9 @@ class Projections:
         now, monotonic_s = self._clock.now(), self._clock.monotonic_s()
         if self._expiry is not None and now >= self._expiry:
             self._written.clear()
-            self._expiry = _next_end(snapshot.table, now)
+            self._expiry = snapshot.table.next_expiry(now)
         elif self._done is not snapshot:
-            self._expiry = _next_end(snapshot.table, now)
+            self._expiry = snapshot.table.next_expiry(now)
         if monotonic_s - self._swept_s >= RESYNC_S:
             self._swept_s = monotonic_s
             self._written.clear()
@@ -129,11 +128,6 @@ class Projections:
 def _wanted(repo: RepoGuid, snapshot: Snapshot) -> tuple[object, tuple[Grant, ...]]:
     """What a repo's projection is made from."""
     return (snapshot.catalog, snapshot.table.of_repo(repo))
-
-
-def _next_end(table: GrantTable, now: datetime) -> datetime | None:
-    ends = (grant.expires_at for grant in table if grant.expires_at is not None)
-    return min((end for end in ends if end > now), default=None)
 
 
 def _list(names: Iterable[QualifiedName]) -> str:

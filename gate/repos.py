@@ -8,6 +8,7 @@ grants, sockets and daemons would be one.
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -162,7 +163,7 @@ class RepoFiles:
         return self._layout.repos_dir / f"{name}{_SUFFIX}"
 
     def _read(self, path: Path) -> RepoConfig:
-        repo = RepoConfig.parse(read_bytes(path, limit=_FILE_LIMIT_BYTES), source=str(path))
+        repo = _parse(read_bytes(path, limit=_FILE_LIMIT_BYTES), str(path))
         if repo.name != path.name.removesuffix(_SUFFIX):
             raise MalformedError(
                 f"{path} names repo {repo.name}", hint=f"the file of repo {repo.name} is {repo.name}{_SUFFIX}"
@@ -175,3 +176,9 @@ class RepoFiles:
         problem = listing.problems.get(self.path(name))
         if problem is not None:
             raise problem
+
+
+@lru_cache(maxsize=4096)
+def _parse(raw: bytes, source: str) -> RepoConfig:
+    """Remembered by content: a gate that follows a thousand repos reads one that changed, not all."""
+    return RepoConfig.parse(raw, source=source)

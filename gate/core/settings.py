@@ -19,15 +19,8 @@ from base.errors import MalformedError
 Setting = None | bool | int | float | str | Sequence["Setting"] | Mapping[str, "Setting"]
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses repeated keys, aliases and keys that are not strings."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """No aliases: our documents need none, and nested ones grow without bound."""
-        if self.check_event(yaml.AliasEvent):
-            mark = self.get_mark()
-            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", mark)
-        return super().compose_node(parent, index)
+class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """SafeLoader, libyaml's where it is there, that refuses repeated keys and keys that are not strings."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         """As the parent's, but each key once, and a string."""
@@ -44,6 +37,33 @@ class _StrictLoader(yaml.SafeLoader):
         return cast("dict[Hashable, object]", super().construct_mapping(node, deep=deep))
 
 
+def _load(text: str) -> tuple[yaml.Node | None, object]:
+    """The one document as nodes, which know their places, and as a value."""
+    loader = _StrictLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None, None
+        _refuse_aliases(root, set())
+        return root, loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _refuse_aliases(node: yaml.Node, seen: set[int]) -> None:
+    """An alias is the node it names, met again: our documents need none, and nested ones have no bound."""
+    if id(node) in seen:
+        raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", node.start_mark)
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_aliases(item, seen)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            _refuse_aliases(key, seen)
+            _refuse_aliases(value, seen)
+
+
 def read_settings(raw: bytes, schema: str, source: str) -> Mapping[str, Setting]:
     """The document as a mapping that the schema accepts.
 
@@ -57,9 +77,7 @@ def read_settings(raw: bytes, schema: str, source: str) -> Mapping[str, Setting]
             the shape at once.
     """
     try:
-        text = raw.decode("utf-8")
-        value = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root, value = _load(raw.decode("utf-8"))
     except UnicodeDecodeError as exc:
         raise MalformedError(f"{source} is not UTF-8 (byte {exc.start})") from exc
     except (yaml.YAMLError, RecursionError, ValueError) as exc:
