@@ -38,8 +38,8 @@ device_names = _words(_ALPHANUMERIC, "_-.:", shortest=1)
 qualified_names = st.builds(QualifiedName, vendors, classes, device_names)
 """Well-formed qualified names."""
 
-_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-_filled = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+_filled = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 _env = st.builds(lambda name, value: f"{name}={value}", _filled.filter(lambda name: name[0] != "="), _text)
 _uint32 = st.integers(0, 2**32 - 1)
 _int64 = st.integers(-(2**63), 2**63 - 1)
@@ -47,7 +47,7 @@ _annotations = st.dictionaries(_text, _text, max_size=3).map(MappingProxyType)
 
 
 def _tuples(elements, **bounds):
-    return st.lists(elements, **{"max_size": 3, **bounds}).map(tuple)
+    return st.lists(elements, **{"max_size": 2, **bounds}).map(tuple)
 
 
 _nodes = st.builds(
@@ -90,7 +90,7 @@ _new_rdt = st.builds(
 )
 _net_devices = st.lists(
     st.builds(NetDevice, host_interface_name=_filled, name=_filled),
-    max_size=3,
+    max_size=2,
     unique_by=(lambda device: device.host_interface_name, lambda device: device.name),
 ).map(tuple)
 
@@ -121,7 +121,7 @@ def specs(library: Library = Library.V1_0_1) -> st.SearchStrategy[Spec]:
             container_edits=container_edits(library).filter(lambda edits: not edits.empty),
         ),
         min_size=1,
-        max_size=3,
+        max_size=2,
         unique_by=lambda device: device.name,
     ).map(tuple)
     return st.builds(

@@ -19,8 +19,8 @@ from cdi.core.problems import ProblemCode, SpecError, SpecProblem
 
 MAX_BYTES = 32 * 1024 * 1024
 """Largest text that is read at all; real specs are below 200 kB."""
-MAX_DEPTH = 1000
-"""Deepest nesting. A valid spec nests eight levels; go-yaml's own limit is 10,000."""
+MAX_DEPTH = 900
+"""Deepest nesting. A valid spec nests eight levels; libyaml's own limit is 1,000 and go-yaml's 10,000."""
 MAX_EXPANDED = 2_000_000
 """Most values after all aliases are followed, so that decoding stays bounded."""
 
