@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.engine import (
     SLOTS,
@@ -22,9 +23,23 @@ from tests.engine import (
     write_spec,
 )
 
+# Hypothesis' own time limits say how busy the machine is, not whether the code is right.
+settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("project")
+
 # what marks a test as one that needs an engine
 ENGINE_FIXTURES = frozenset(
-    {"gated28", "each_gated", "engine28", "engine26", "each_engine", "daemon", "daemon28", "daemon26", "each_daemon"}
+    {
+        "gated28",
+        "each_gated",
+        "engine28",
+        "engine26",
+        "each_engine",
+        "daemon",
+        "daemon28",
+        "daemon26",
+        "each_daemon",
+    }
 )
 
 

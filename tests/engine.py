@@ -167,7 +167,7 @@ class Docker:
     def config(self) -> Path:
         """The DOCKER_CONFIG folder, private to this object, as buildx keeps state there."""
         if self._config is None:
-            self._config = Path(tempfile.mkdtemp(prefix="rdc-cli-"))
+            self._config = Path(tempfile.mkdtemp(prefix=f"rdc-{os.getpid()}-cli-", dir="/tmp"))
             atexit.register(shutil.rmtree, self._config, ignore_errors=True)
             plugins = {"cliPluginsExtraDirs": [str(self.engine.plugin_dir)]}
             (self._config / "config.json").write_text(json.dumps(plugins), encoding="utf-8")
