@@ -17,7 +17,8 @@ from cdi.core.model import Device, Spec
 from cdi.core.names import QualifiedName
 from cdi.core.paths import clean
 
-_FUZZY_CANDIDATES = 2000
+_FUZZY_CANDIDATES = 500
+"""How many names are compared letter by letter, which takes about a millisecond for twenty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

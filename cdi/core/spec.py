@@ -27,6 +27,7 @@ __all__ = [
     "SpecProblem",
     "crashes_daemon",
     "encode_spec",
+    "engines_loading",
     "engines_refusing",
     "parse_spec",
 ]
@@ -90,6 +91,12 @@ def engines_refusing(raw: bytes) -> dict[Library, tuple[SpecProblem, ...]]:
         except SpecError as exc:
             refused[library] = exc.problems
     return refused
+
+
+def engines_loading(raw: bytes) -> tuple[Library, ...]:
+    """The releases that load these bytes, oldest first; `Library.engine` names the Docker release of each."""
+    refused = engines_refusing(raw)
+    return tuple(library for library in Library if library not in refused)
 
 
 def _null_problem(root: Node, tokens: Tokens) -> SpecProblem:

@@ -15,6 +15,7 @@ from typing import Protocol
 import yaml
 
 from cdi.core.go_scalars import MERGE_TAG, UINT64_MAX, Resolved, ScalarError, key_of_float, resolve
+from cdi.core.go_text import GoText
 from cdi.core.problems import ProblemCode, SpecError, SpecProblem
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -93,12 +94,18 @@ def load(raw: bytes) -> Node | None:
     if len(raw) > MAX_BYTES:
         raise _error(f"larger than {MAX_BYTES} bytes", ProblemCode.TOO_LARGE, None)
     try:
-        return _Composer(raw).compose()
-    except yaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark or exc.context_mark
-        raise _error(f"not YAML: {exc.problem or exc.context}", ProblemCode.SYNTAX, mark) from exc
-    except (yaml.YAMLError, UnicodeError) as exc:
+        text = GoText(raw)
+    except UnicodeError as exc:
         raise _error(f"not YAML: {exc}", ProblemCode.SYNTAX, None) from exc
+    while True:
+        try:
+            return _Composer(text).compose()
+        except yaml.MarkedYAMLError as exc:
+            if not text.repair(exc):
+                mark = exc.problem_mark or exc.context_mark
+                raise _error(f"not YAML: {exc.problem or exc.context}", ProblemCode.SYNTAX, mark) from exc
+        except (yaml.YAMLError, UnicodeError) as exc:
+            raise _error(f"not YAML: {exc}", ProblemCode.SYNTAX, None) from exc
 
 
 def _error(message: str, code: ProblemCode, at: "_Located | None") -> SpecError:
@@ -116,11 +123,10 @@ def _mark(event: yaml.Event) -> _Mark:
 class _Composer:
     """Builds the tree from events with a stack of its own, so that depth cannot exhaust Python's."""
 
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._bangs = b"!" in raw
-        self._slashes = b"\\/" in raw
-        self._text: str | None = None
+    def __init__(self, text: GoText) -> None:
+        self._text = text
+        self._bangs = b"!" in text.raw
+        self._slashes = b"\\/" in text.raw
         self._anchors: dict[str, Node] = {}
         self._open: set[int] = set()
         self._stack: list[_Frame] = []
@@ -129,7 +135,7 @@ class _Composer:
 
     def compose(self) -> Node | None:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        events: Iterator[yaml.Event] = yaml.parse(self._raw, Loader=loader)
+        events: Iterator[yaml.Event] = yaml.parse(self._text.raw, Loader=loader)
         root: Node | None = None
         for event in events:
             if isinstance(event, yaml.DocumentEndEvent):
@@ -192,7 +198,7 @@ class _Composer:
             raise _error("did not find expected ',' or bracket before '?'", ProblemCode.SYNTAX, mark)
         self._decoded += 1
         try:
-            value = resolve(event.value, tag=tag, plain=plain)
+            value = resolve(self._text.restore(event.value), tag=tag, plain=plain)
         except ScalarError as exc:
             raise _error(str(exc), ProblemCode.BAD_SCALAR, mark) from exc
         merges = event.value == "<<" and ((plain and tag is None) or tag == MERGE_TAG)
@@ -205,22 +211,16 @@ class _Composer:
         """Whether the scalar bears the tag `!`, which libyaml's events swallow and go-yaml takes for text."""
         if not self._bangs:
             return False
-        written = self._written(mark.index, mark.index + 200)
+        written = self._text.written(mark.index, mark.index + 200)
         return written.startswith("!") or (written.startswith("&") and " !" in written)
 
     def _check_escapes(self, event: yaml.ScalarEvent) -> None:
         r"""Refuse `\/`, which JSON and libyaml know and go-yaml does not."""
         if not self._slashes or event.start_mark is None or event.end_mark is None:
             return
-        escapes = _ESCAPE.findall(self._written(event.start_mark.index, event.end_mark.index))
+        escapes = _ESCAPE.findall(self._text.written(event.start_mark.index, event.end_mark.index))
         if "\\/" in escapes:
             raise _error("found unknown escape character '/'", ProblemCode.SYNTAX, event.start_mark)
-
-    def _written(self, start: int, end: int) -> str:
-        """The text as it stands between two of libyaml's character positions."""
-        if self._text is None:
-            self._text = self._raw.decode("utf-8", "replace")
-        return self._text[start:end]
 
     def _alias(self, event: yaml.AliasEvent) -> Node:
         target = self._anchors.get(event.anchor or "")
