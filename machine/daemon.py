@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from base.errors import NotFoundError, RdcError, RefusedError, UnreachableError
+from base.errors import AccessError, NotFoundError, RdcError, RefusedError, UnreachableError
 from base.files import make_directory, read_bytes, write_atomic
 from base.layout import Layout
 from machine import network
@@ -228,12 +228,18 @@ class ManagedDaemon:
         return program
 
     def _link_tools(self, folder: Path, engine: Engine) -> None:
-        """Fill the daemon's PATH: links to the tools it may find, and nothing else."""
+        """Fill the daemon's PATH: links to the tools it may find, and nothing else.
+
+        What is right stays: a daemon that is about to be adopted may look for a tool at any moment.
+        """
         make_directory(folder, mode=0o700)
+        wanted = {name: str(target) for name, target in engine.tools.items()}
         for entry in folder.iterdir():
-            entry.unlink()
-        for name, target in engine.tools.items():
-            (folder / name).symlink_to(target)
+            if not entry.is_symlink() or str(entry.readlink()) != wanted.get(entry.name):
+                entry.unlink()
+        for name, target in wanted.items():
+            if not (folder / name).is_symlink():
+                (folder / name).symlink_to(target)
 
     def _validate(self, engine: Engine, plan: DaemonPlan, variables: Mapping[str, str]) -> None:
         command = (*arguments(str(engine.dockerd), plan), "--validate")
@@ -346,5 +352,10 @@ def _remove_tree(tree: Path) -> None:
     left = _mounts_below(tree)
     if left:
         raise RefusedError(f"{left[0]} is still mounted", hint=f"'umount {left[0]}', then delete again")
-    if tree.exists():
-        shutil.rmtree(tree)
+    try:
+        if tree.exists():
+            shutil.rmtree(tree)
+    except OSError as exc:
+        raise AccessError(
+            f"cannot remove {exc.filename or tree}: {exc.strerror}", hint="delete again"
+        ) from exc

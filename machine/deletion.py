@@ -19,6 +19,7 @@ from machine.managed import managed_daemon
 from machine.repos import find, keeps_daemons, upstream_socket
 
 _POLL_S = 0.1
+_GATE_TIMEOUT_S = 10.0
 _FOLLOW_TIMEOUT_S = STOP_TIMEOUT_S + 10
 
 
@@ -88,11 +89,22 @@ def delete(
         RdcError: something cannot be written or removed.
     """
     RepoFiles(layout).delete(config.name)
+    _await_gate(layout, config, clock, sleep)
     daemon = managed_daemon(layout, config, environ)
     if config.managed:
         _stop(layout, daemon, clock, sleep)
     GrantStore(layout, clock).revoke_all(RepoGuid(config.guid))
     daemon.remove()
+
+
+def _await_gate(layout: Layout, config: RepoConfig, clock: Clock, sleep: Callable[[float], None]) -> None:
+    """Let a gate that runs let go of the repo first, else it would write a projection into what we remove.
+
+    One that does not in time is no reason to stop: it will find the repo's file gone.
+    """
+    socket, deadline = layout.repo(config.guid).socket, clock.monotonic_s() + _GATE_TIMEOUT_S
+    while Daemon(layout.gate_socket).accepts() and socket.exists() and clock.monotonic_s() < deadline:
+        sleep(_POLL_S)
 
 
 def _stop(layout: Layout, daemon: ManagedDaemon, clock: Clock, sleep: Callable[[float], None]) -> None:

@@ -54,13 +54,22 @@ class Network:
             self._run("ip", "link", "add", "name", device, "type", "bridge")
         self._run("ip", "addr", "replace", gateway, "dev", device)
         self._run("ip", "link", "set", "dev", device, "up")
-        if not self._works("iptables", "-w", "-n", "-L", self._chain):
-            self._run("iptables", "-w", "-N", self._chain)
-        self._run("iptables", "-w", "-F", self._chain)
-        for rule in self._filter_rules():
-            self._run("iptables", "-w", "-A", self._chain, *rule)
+        self._fill_chain()
         self._ensure("filter", "FORWARD", ("-j", self._chain))
         self._ensure("nat", "POSTROUTING", self._masquerade())
+
+    def _fill_chain(self) -> None:
+        """Make the chain hold our rules; one that does stays: no packet may meet an empty one."""
+        rules = tuple(self._filter_rules())
+        listed = _call(self.tools["iptables"], ("-w", "-S", self._chain))
+        wanted = [f"-N {self._chain}", *(f"-A {self._chain} {' '.join(rule)}" for rule in rules)]
+        if listed.stdout.splitlines() == wanted:
+            return
+        if listed.returncode != 0:
+            self._run("iptables", "-w", "-N", self._chain)
+        self._run("iptables", "-w", "-F", self._chain)
+        for rule in rules:
+            self._run("iptables", "-w", "-A", self._chain, *rule)
 
     def down(self) -> None:
         """Take away what `up` made and the bridges of the repo's own networks, which dockerd leaves behind.

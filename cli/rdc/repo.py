@@ -128,11 +128,10 @@ def delete(name: str, yes: bool) -> None:
 def _losses(loss: "deletion.Loss") -> list[str]:
     lines = []
     if loss.data is not None:
-        known = loss.containers is not None
-        what = (
-            f"{loss.containers} containers and {loss.images} images" if known else "all containers and images"
+        counted = (
+            "" if loss.containers is None else f" (containers: {loss.containers}, images: {loss.images})"
         )
-        lines.append(f"lost: {what} and all volumes of its daemon ({loss.data})")
+        lines.append(f"lost: everything in its daemon{counted}, volumes included: {loss.data}")
     if loss.grants:
         lines.append(f"freed: {', '.join(str(grant.device) for grant in loss.grants)}")
     if loss.holders:

@@ -92,3 +92,28 @@ def test_only_what_was_a_repo_can_be_deleted(layout: Layout) -> None:
     for ref in ("b", "00000000-0000-4000-8000-000000000000", "a@other"):
         with pytest.raises(NotFoundError):
             deletion.doomed(layout, ref)
+
+
+def test_a_gate_that_runs_lets_go_first(layout: Layout) -> None:
+    config = granted(layout, "a", f"unix://{layout.root}/d.sock")
+    socket, clock, waited = layout.repo(config.guid).socket, FakeClock(), []
+
+    def sleep(seconds: float) -> None:
+        waited.append(RepoFiles(layout).names())
+        clock.sleep(seconds)
+        if len(waited) == 3:
+            socket.unlink()
+
+    with fake_daemon(layout.gate_socket, {}):
+        socket.touch()
+        deletion.delete(layout, config, clock, {}, sleep=sleep)
+    assert waited == [(), (), ()]
+    assert not socket.parent.exists()
+
+
+def test_a_gate_that_does_not_let_go_is_not_waited_for_long(layout: Layout) -> None:
+    config, clock = granted(layout, "a", f"unix://{layout.root}/d.sock"), FakeClock()
+    with fake_daemon(layout.gate_socket, {}):
+        layout.repo(config.guid).socket.touch()
+        deletion.delete(layout, config, clock, {}, sleep=clock.sleep)
+    assert grants(layout) == []

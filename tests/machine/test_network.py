@@ -19,7 +19,7 @@ FAKE = """\
 #!/bin/sh
 echo {name} "$@" >>{folder}/calls
 case " $* " in
-*' -C '* | *' -L '* | *' link show '*) exit 1 ;;
+*' -C '* | *' -L '* | *' -S RD-'* | *' link show '*) exit 1 ;;
 *"{failing}"*) echo refused >&2; exit 1 ;;
 esac
 [ "$1" != -o ] || cat {folder}/listing
@@ -53,6 +53,19 @@ def test_a_bridge_with_its_rules_is_made(tmp_path: Path) -> None:
     assert "ip addr replace 10.130.16.1/24 dev rd-6af613b6569c" in done
     assert "iptables -w -t nat -I POSTROUTING -s 10.130.16.0/20 ! -d 10.130.16.0/20 -j MASQUERADE" in done
     assert "iptables -w -t filter -I FORWARD -j RD-6AF613B6569C" in done
+
+
+def test_a_chain_that_is_right_is_never_emptied(tmp_path: Path) -> None:
+    tools = fake_tools(tmp_path)
+    own(tools).up()
+    rules = [each.removeprefix("iptables -w ") for each in calls(tmp_path) if " -A RD-" in each]
+    (tmp_path / "chain").write_text("\n".join(["-N RD-6AF613B6569C", *rules]) + "\n")
+    (tmp_path / "calls").unlink()
+    tools["iptables"].write_text(
+        f'#!/bin/sh\necho iptables "$@" >>{tmp_path}/calls\n[ "$2" != -S ] || cat {tmp_path}/chain\n'
+    )
+    own(tools).up()
+    assert not [each for each in calls(tmp_path) if " -F " in each or " -A " in each or " -N " in each]
 
 
 def test_other_repos_are_cut_off_before_the_world_is_let_in(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -164,6 +166,41 @@ def test_deleting_frees_grants_and_leaves_nothing(rdc: Rdc) -> None:
     assert not Path(made["cdi_spec_dir"]).parent.exists()
     assert [row["guid"] for row in rdc.json("repo", "list").rows] == [other["guid"]]
     assert rdc.json("repo", "gpu", "grant", "b", "--device", "nvidia.com/gpu=0").code == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x04", 130), (b"\x03", 130)]
+)
+def test_whoever_can_be_asked_is_asked(rdc: Rdc, answer: bytes, code: int) -> None:
+    made = rdc.create("a")
+    ours, theirs = os.openpty()
+    command = [Path(sys.executable).parent / "rdc", "--root", str(rdc.root), "repo", "delete", "a"]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as asking:
+        os.close(theirs)
+        said = b""
+        while b"[y/N]" not in said:
+            said += os.read(ours, 4096)
+        if answer == b"\x03":
+            asking.send_signal(signal.SIGINT)  # a terminal does it; ours controls no session
+        else:
+            os.write(ours, answer)
+        assert asking.wait(30) == code
+    os.close(ours)
+    assert Path(made["config"]).exists() is (code != 0)
+
+
+def test_what_is_lost_is_told_first(rdc: Rdc) -> None:
+    done = rdc.json("repo", "create", "own")
+    root = Path(str(done.record["socket"])).parent
+    (root / "private").mkdir(parents=True)
+    (rdc.root / "var/lib/rediacc/repos" / str(done.record["guid"])).mkdir(parents=True)
+    info = {"ServerVersion": "28.5.2", "Containers": 41, "Images": 42}
+    with fake_daemon(root / "private/dockerd.sock", {"GET /info": (200, info)}):
+        told = rdc("repo", "delete", "own", "--yes").err
+    assert "41" in told
+    assert "42" in told
 
 
 def test_an_interrupted_delete_is_finished_by_guid(rdc: Rdc) -> None:
