@@ -255,6 +255,7 @@ class ClientConnection(Stream):
     def exchange_finished(self, *, keep: bool) -> None:
         """The request is read and answered: the next one, or the end."""
         exchange, self.exchange = self.exchange, None
+        self.unwatch()
         if exchange is None or self.closing:
             return
         if not keep:

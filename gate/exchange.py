@@ -162,7 +162,6 @@ class Exchange:
             self._connection.unwatch()
             self._decide(plan)
         if self.response_done:
-            self._connection.unwatch()
             self._connection.exchange_finished(keep=self.keep_alive)
 
     def _stream(self, pieces: list[bytes | memoryview]) -> None:

@@ -216,6 +216,18 @@ async def test_idle_connections_may_stay() -> None:
         assert (await client.ask(get())).status == 200
 
 
+async def test_a_time_limit_ends_with_its_request() -> None:
+    async with gate(Limits(body_s=0.3, inspected_body_bytes=100)) as g:
+        client = await g.client()
+        head = get(CREATE, "Content-Type: application/json", "Transfer-Encoding: chunked", method="POST")
+        client.send(head)
+        await asyncio.sleep(0.02)
+        client.send(b"c8\r\n" + b" " * 200 + b"\r\n0\r\n\r\n")
+        assert (await client.answer()).status == 413
+        await asyncio.sleep(1.5)  # one tick of the watch
+        assert (await client.ask(get())).status == 200
+
+
 async def test_half_closing_after_a_request_still_gets_the_answer() -> None:
     async with gate() as g:
         client = await g.client()
