@@ -5,6 +5,7 @@ the library loads it. Source: CDI SPEC.md and the verdicts of the library's rele
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 from cdi.core.build import NullElementError, Tokens, build_spec, problem_at
 from cdi.core.encode import encode_spec
@@ -47,7 +48,7 @@ def parse_spec(raw: bytes, *, library: Library = Library.V1_0_1) -> Spec:
     root = load(raw)
     if root is None or (isinstance(root, ScalarNode) and root.value is None):
         raise SpecError((SpecProblem(message="no spec data", code=ProblemCode.EMPTY, line=1, column=1),))
-    crashes = tuple(_crashes(root))
+    crashes = tuple(islice(_crashes(root), _MAX_PROBLEMS))
     decoder = Decoder()
     fields = decoder.decode(root, spec_type(library), {}, None)
     if decoder.problems:
@@ -79,7 +80,7 @@ def crashes_daemon(raw: bytes) -> tuple[SpecProblem, ...]:
         root = load(raw)
     except SpecError:
         return ()
-    return () if root is None else tuple(_crashes(root))
+    return () if root is None else tuple(islice(_crashes(root), _MAX_PROBLEMS))
 
 
 def engines_refusing(raw: bytes) -> dict[Library, tuple[SpecProblem, ...]]:

@@ -105,7 +105,8 @@ def load(raw: bytes) -> Node | None:
                 mark = exc.problem_mark or exc.context_mark
                 raise _error(f"not YAML: {exc.problem or exc.context}", ProblemCode.SYNTAX, mark) from exc
         except (yaml.YAMLError, UnicodeError) as exc:
-            raise _error(f"not YAML: {exc}", ProblemCode.SYNTAX, None) from exc
+            reason = str(exc).partition("\n")[0]  # the rest says only that the text came from a string
+            raise _error(f"not YAML: {reason}", ProblemCode.SYNTAX, None) from exc
 
 
 def _error(message: str, code: ProblemCode, at: "_Located | None") -> SpecError:

@@ -357,6 +357,7 @@ def test_too_large():
 
 def test_problems_are_bounded():
     assert len(codes(edits("{env: [" + "x," * 1000 + "]}"))) == 100
+    assert len(codes(edits("{mounts: [" + "null," * 1000 + "]}"))) == 100
 
 
 def test_large_specs_load():
