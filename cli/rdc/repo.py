@@ -64,6 +64,9 @@ def create(
     new = repos.NewRepo(name=name, upstream=upstream, bind_roots=bind_roots, group=group, trust=Trust(trust))
     config = repos.create(files, new)
     wait_until_served(files, config)
+    say(
+        f"made repo {config.name}; its users work with: export DOCKER_HOST=unix://{files.repo(config.guid).socket}"
+    )
     emit(render_record(repos.describe(files, config), output_format()))
 
 

@@ -5,6 +5,7 @@ import functools
 import signal
 
 import click
+import uvloop
 
 from base.layout import Layout
 from base.notify import notify
@@ -29,7 +30,7 @@ def serve() -> None:
     """
     files = layout()
     log_to_stderr()
-    asyncio.run(_serve(files))
+    uvloop.run(_serve(files))
 
 
 async def _serve(files: Layout) -> None:

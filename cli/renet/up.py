@@ -6,6 +6,7 @@ import os
 import signal
 
 import click
+import uvloop
 
 from base.clock import SystemClock
 from base.files import make_directory
@@ -35,7 +36,7 @@ def up() -> None:
     log_to_stderr()
     make_directory(files.run_dir)
     with held(up_lock(files), f"'renet up' on root {files.root}"):
-        asyncio.run(_up(files))
+        uvloop.run(_up(files))
     say("renet up: stopped")
 
 
