@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from cli.app import layout, output_format, output_option, root_option
 from cli.render import Column, Format, Json, columns, emit, render_record, render_rows, say
 from machine.core.daemon_config import version_in
 from machine.engine import find_tool
+
+if TYPE_CHECKING:
+    from machine.config import MachineConfig
 
 _EXIT_INVALID = 3
 _VERSION_TIMEOUT_S = 20
@@ -61,13 +65,14 @@ def validate(library: str | None, files: tuple[Path, ...]) -> None:
     multiple=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="A directory of specs; given several times, the later one wins.  [default: etc/cdi below the root]",
+    help="A directory of specs; given several times, the later one wins.  [default: those of gate.yaml, else "
+    "etc/cdi below the root]",
 )
 @output_option
 @root_option
 def list_(library: str | None, spec_dirs: tuple[Path, ...]) -> None:
     """List the devices that can be requested, and the files that define none because of an error."""
-    directories = spec_dirs or (layout().cdi_spec_dir,)
+    directories = spec_dirs or _machine_directories()
     catalog = load_catalog(directories, library=_release(library))
     errors = {path: list(messages) for path, messages in catalog.errors.items()}
     for directory in spec_dirs:
@@ -104,12 +109,22 @@ def _engine_version() -> str | None:
 
 
 def _engine_directory() -> Path | None:
+    config = _machine_config()
+    return None if config is None or config.engine.dir is None else Path(config.engine.dir)
+
+
+def _machine_directories() -> tuple[Path, ...]:
+    config = _machine_config()
+    return (layout().cdi_spec_dir,) if config is None else config.cdi_spec_dirs
+
+
+def _machine_config() -> "MachineConfig | None":
+    """What gate.yaml says; None when there is none."""
     if not layout().gate_config.exists():
         return None
     from machine.config import load_machine_config  # noqa: PLC0415 - schemas cost 50 ms, only needed here
 
-    directory = load_machine_config(layout()).engine.dir
-    return None if directory is None else Path(directory)
+    return load_machine_config(layout())
 
 
 def _verdict(path: Path, library: Library) -> dict[str, Json]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine import Daemon, Docker, Engine
+from tests.engine import IMAGE, Daemon, Docker, Engine
 from tests.system.gate_machine import GateMachine, example_spec, gate_machine
 
 REPO = "gpu-a"
@@ -76,3 +76,11 @@ def gated28(engine28: Engine) -> Iterator[Gated]:
 def each_gated(each_engine: Engine) -> Iterator[Gated]:
     """Both engines in turn, each behind a gate."""
     yield from start_gated(each_engine)
+
+
+@pytest.fixture
+def sleeper(gated28: Gated) -> str:
+    name = "sleeper"
+    gated28.raw.run("rm", "-f", name)
+    gated28.raw.ok("run", "-d", "--name", name, "--network", "none", IMAGE, "sleep", "300")
+    return name
