@@ -11,7 +11,7 @@ from base.errors import MalformedError
 from base.layout import Layout
 from gate.core.denial import Denial, malformed
 from gate.core.inspected import parse
-from gate.core.policy import Context, Forward, HostPaths
+from gate.core.policy import Context, Forward, HostPaths, Inspected
 from gate.core.repo import GateConfig, RepoConfig
 from gate.core.router import Kind, Matched
 from gate.daemon import DaemonClient
@@ -61,14 +61,7 @@ class RepoGatekeeper:
         except MalformedError as exc:
             decision: Forward | Denial = malformed(f"{exc.message}: {exc.hint}" if exc.hint else exc.message)
         else:
-            answers = Answers(self._daemon)
-            for _ in range(MAX_ROUNDS):
-                context = await self._context()
-                if not await answers.ask(request.lookups(context, answers.facts)):
-                    break
-            for lookup, failure in answers.failures.items():
-                _log.warning("gate.lookup_failed repo=%s %r %s", self.repo.name, lookup, failure.message)
-            decision = request.decide(await self._context(), answers.facts)
+            decision = await self._decide(request)
         if isinstance(decision, Denial):
             self._denied(matched.route.name, decision, peer)
         return decision
@@ -76,6 +69,18 @@ class RepoGatekeeper:
     def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
         """A denial that needed no decision, such as an unknown endpoint."""
         self._denied(head.method, denial, peer)
+
+    async def _decide(self, request: Inspected) -> Forward | Denial:
+        """Ask until there is nothing left to ask; the grants are those of the moment of deciding."""
+        answers = Answers(self._daemon)
+        context = await self._context()
+        for _ in range(MAX_ROUNDS):
+            if not await answers.ask(request.lookups(context, answers.facts)):
+                break
+            context = await self._context()
+        for lookup, failure in answers.failures.items():
+            _log.warning("gate.lookup_failed repo=%s %r %s", self.repo.name, lookup, failure.message)
+        return request.decide(context, answers.facts)
 
     async def _context(self) -> Context:
         grants = await self._state.grants_of(RepoGuid(self.repo.guid))
