@@ -98,6 +98,11 @@ def test_null_host_config_is_sent_as_an_object() -> None:
     assert sent_for('{"Image":"x","HostConfig":null}') == {"Image": "x", "HostConfig": {}}
 
 
+def test_the_image_is_always_named() -> None:
+    """Engines tell a body without any key of the configuration from one with an empty image."""
+    assert sent_for("{}") == {"Image": "", "HostConfig": {}}
+
+
 def test_unknown_keys_are_left_out_and_named() -> None:
     decision = World().create({"Foo": 1, "NetworkMode": "none"}, Bar={"x": [1]}, Memory=5)
     assert isinstance(decision, Forward)

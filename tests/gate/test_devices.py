@@ -114,6 +114,30 @@ def test_the_exact_grant_command_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"Count": -1}, "(all)"),
+        ({"Count": 2}, "(count 2)"),
+        ({"Count": 0}, "(count 0)"),
+        ({"Count": -1, "DeviceIDs": ["0", "1"]}, "(device=0,1)"),
+        (cdi("nvidia.com/gpu=0", Capabilities=[None]), "devices: [nvidia.com/gpu=0]"),
+    ],
+)
+def test_a_message_repeats_what_was_asked(entry: dict[str, object], words: str) -> None:
+    decision = World().create({"DeviceRequests": [entry]})
+    assert isinstance(decision, Denial)
+    assert words in decision.message()
+
+
+def test_a_message_names_at_most_eight_devices() -> None:
+    for count, more in ((8, False), (9, True)):
+        world = granting(*(QualifiedName.parse(f"a.com/bb={n}") for n in range(count)))
+        decision = world.create({"DeviceRequests": [{}]})
+        assert isinstance(decision, Denial)
+        assert ("…" in decision.message()) == more
+
+
 def test_other_forms_name_what_is_granted() -> None:
     decision = World().create({"DeviceRequests": [{"Count": -1, "Capabilities": [["gpu"]]}]})
     assert isinstance(decision, Denial)

@@ -1,13 +1,17 @@
 """Which mounts a repo may have."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from gate.core.denial import Denial
 from gate.core.facts import PathFact, PathType
+from gate.core.inspected import parse
+from gate.core.policy import PathLookup
 from gate.core.repo import RepoPolicy
-from tests.gate.world import FULL_ID, GATE_SOCKET, World, allowing, container, host_of, volume
+from gate.core.routes import Matched, match
+from tests.gate.world import CREATE, FULL_ID, GATE_SOCKET, World, allowing, container, host_of, volume
 
 DATA = allowing(bind_roots=("/srv/data", "/home"))
 
@@ -204,3 +208,49 @@ def test_remedies_name_what_can_be_used() -> None:
     assert isinstance(socket, Denial)
     assert GATE_SOCKET in socket.message()
     assert DATA.context.repo.policy == RepoPolicy(bind_roots=("/srv/data", "/home"))
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    assert DATA.codes({"Binds": ["rel"]}) == ("mount-malformed",)
+
+
+@pytest.mark.parametrize(
+    ("mount", "dropped"),
+    [
+        (None, False),
+        ({**BIND, "RW": False}, False),
+        ({**BIND, "Source": GATE_SOCKET}, False),
+        ({"Type": "volume", "Name": "v", "Driver": "local", "RW": True}, False),
+        (BIND, True),
+    ],
+)
+def test_device_nodes_by_volumes_from(mount: dict[str, object] | None, dropped: bool) -> None:
+    world = replace(DATA, containers={"c": container(None, *([mount] if mount else []))})
+    assert host_of(world.sent({"VolumesFrom": ["c"]})).get("CapDrop") == (["MKNOD"] if dropped else None)
+
+
+@pytest.mark.parametrize(("ref", "code"), [("c", "lookup-failed"), ("a/b", "object-unknown")])
+def test_unanswered_and_impossible_containers(ref: str, code: str) -> None:
+    decision = World(silent=True).create({"VolumesFrom": [ref]})
+    assert isinstance(decision, Denial)
+    assert decision.codes() == (code,)
+    assert ("no such container" in decision.message()) == (code == "object-unknown")
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [
+        ({"Binds": ["/dev:/x", "/opt:/y", f"{GATE_SOCKET}:/z"]}, set()),
+        ({"Binds": ["/srv/data/a:/x"]}, {"/srv/data/a", "/srv/data", "/home"}),
+    ],
+)
+def test_paths_that_are_refused_by_their_text_are_not_looked_at(
+    host: dict[str, object], asked: set[str]
+) -> None:
+    """Else a client could ask the gate which files of the host exist."""
+    matched = match("POST", CREATE)
+    assert isinstance(matched, Matched)
+    request = parse(json.dumps({"Image": "x", "HostConfig": host}).encode(), matched)
+    assert {
+        lookup.path for lookup in request.lookups(DATA.context, {}) if isinstance(lookup, PathLookup)
+    } == asked

@@ -141,6 +141,11 @@ def test_tmpfs(options: str, expected: list[str]) -> None:
     assert codes(plan({"Tmpfs": {"/t": options}})) == expected
 
 
+def test_tmpfs_needs_an_absolute_target() -> None:
+    assert codes(plan({"Tmpfs": {"t": ""}})) == ["mount-malformed"]
+    assert codes(plan({"Tmpfs": {"/": ""}})) == ["mount-malformed"]
+
+
 def test_runtime_targets_in_every_field() -> None:
     target = "/var/run/../run/nvidia-container-devices/all"
     assert codes(plan({"Tmpfs": {target: ""}})) == ["mount-target"]

@@ -108,6 +108,8 @@ def test_processes_are_not_shared_with_a_holder_of_other_devices(
 
 
 def test_an_unanswered_question_is_refused() -> None:
-    decision = World(silent=True).create({"NetworkMode": "container:c"})
-    assert isinstance(decision, Denial)
-    assert decision.codes() == ("lookup-failed",)
+    for ref, code in (("c", "lookup-failed"), ("a/b", "object-unknown")):
+        decision = World(silent=True).create({"NetworkMode": f"container:{ref}"})
+        assert isinstance(decision, Denial)
+        assert decision.codes() == (code,)
+        assert ("no such container" in decision.message()) == (code == "object-unknown")

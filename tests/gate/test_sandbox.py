@@ -98,6 +98,7 @@ def test_refused(host: dict[str, object], code: str) -> None:
 WIDENED = [
     ({"capabilities": ("NET_ADMIN",)}, {"CapAdd": ["cap_net_admin"]}),
     ({"security_options": ("apparmor=unconfined",)}, {"SecurityOpt": ["apparmor:unconfined"]}),
+    ({"security_options": ("label=type=x",)}, {"SecurityOpt": ["label:type=x"]}),
     ({"security_options": ("seccomp=unconfined",)}, {"SecurityOpt": ["seccomp=unconfined"]}),
     ({"security_options": ("systempaths=unconfined",)}, {"MaskedPaths": [], "ReadonlyPaths": []}),
     ({"annotations": ("mine",)}, {"Annotations": {"mine": "1"}}),
@@ -144,5 +145,7 @@ def test_path_lists_of_the_daemon_are_left_to_the_daemon() -> None:
     sent = host_of(World().sent(host))
     assert "MaskedPaths" not in sent
     assert "ReadonlyPaths" not in sent
+    assert "MaskedPaths" not in host_of(World().sent({"MaskedPaths": MASKED}))
+    assert "ReadonlyPaths" not in host_of(World().sent({"ReadonlyPaths": READONLY}))
     more = host_of(World().sent({"MaskedPaths": [*MASKED, "/mine"]}))
     assert more["MaskedPaths"] == [*MASKED, "/mine"]
