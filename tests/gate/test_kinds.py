@@ -2,6 +2,7 @@
 
 import pytest
 
+from base.errors import MalformedError
 from gate.core.docker_json import Json
 from gate.core.kinds import (
     BOOL,
@@ -105,3 +106,12 @@ def test_unknown_keys_of_an_empty_struct_are_named() -> None:
     dropped: list[str] = []
     SET.read({"80/tcp": {"x": 1}}, dropped)
     assert dropped == ["x"]
+
+
+@pytest.mark.parametrize("kind", [SET, PRESENCE])
+def test_values_that_are_dropped_may_not_be_deep(kind: Go) -> None:  # type: ignore[type-arg]
+    deep: Json = {}
+    for _ in range(40):
+        deep = {"x": deep}
+    with pytest.raises(MalformedError):
+        kind.read(deep, [])
