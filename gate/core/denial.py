@@ -89,7 +89,7 @@ class Rule(StrEnum):
 _ANY_FILE = "repos/NAME.yaml"
 _POLICY = f"the operator can widen the repo's policy in etc/rediacc/{_ANY_FILE}"
 _BY_NAME = "use a CDI name: --device rediacc.io/dri=renderD128, rediacc.io/amd=gpu0 or nvidia.com/gpu=0"
-_NAMED = "--device vendor/class=name, or devices: [vendor/class=name] in Compose"
+_NAMED = "--device nvidia.com/gpu=0, or devices: [nvidia.com/gpu=0] in Compose"
 
 REMEDIES: Mapping[Rule, str] = MappingProxyType(
     {

@@ -15,6 +15,9 @@ from gate.core.policy import Context, Granted, NotGranted, Unusable
 
 _GPU_CAPABILITY = (("gpu",),)
 
+_MOST_NAMED = 8
+"""Most devices that a message names."""
+
 _UNUSABLE = {
     Unusable.MISSING: (Rule.GRANT_MISSING, "is not granted to repo"),
     Unusable.EXPIRED: (Rule.GRANT_EXPIRED, "was granted and has expired for repo"),
@@ -128,11 +131,25 @@ def _plain_capabilities(request: DeviceRequest) -> bool:
 def _other_driver(request: DeviceRequest, context: Context) -> Broken:
     ids = ",".join(request.device_ids or ())
     what = f"device={ids}" if ids else "all" if request.count < 0 else f"count {request.count}"
-    way = f"use --device NAME, or devices: [NAME] in Compose; {_granted(context)}"
+    names = _cdi_names(request)
+    flags, listed = " ".join(f"--device {name}" for name in names), ", ".join(names)
+    way = f"use {flags}, or devices: [{listed}] in Compose; {_granted(context)}"
     if not request.driver:
         return broken(Rule.GPUS_FLAG, f"--gpus or Compose gpus: ({show(what)}) is not allowed", way)
     detail = f"device driver {show(request.driver)} ({show(what)}) is not allowed"
     return broken(Rule.DEVICE_DRIVER, detail, way)
+
+
+def _cdi_names(request: DeviceRequest) -> tuple[str, ...]:
+    """The CDI names that come closest to what was asked for in another form, as an example to follow."""
+    kind, numbered = ("rediacc.io/amd", "gpu{}") if request.driver == "amd" else ("nvidia.com/gpu", "{}")
+    if not request.device_ids:
+        ids = ["all"] if request.count < 0 else [numbered.format(0)]
+    else:
+        ids = [numbered.format(text) if text.isdecimal() else text for text in request.device_ids]
+    names = [text if "=" in text else f"{kind}={text}" for text in ids]
+    known = tuple(text for text in names if _name(text) is not None)
+    return known[:_MOST_NAMED] or (f"{kind}={numbered.format(0)}",)
 
 
 def _granted(context: Context) -> str:
@@ -141,7 +158,7 @@ def _granted(context: Context) -> str:
     if not names:
         grant = f"rdc repo gpu grant {repo} --device nvidia.com/gpu=0"
         return f"nothing is granted to repo {repo} yet, ask the operator for '{grant}'"
-    shown = ", ".join(str(name) for name in names[:8]) + (", …" if len(names) > 8 else "")
+    shown = ", ".join(map(str, names[:_MOST_NAMED])) + (", …" if len(names) > _MOST_NAMED else "")
     return f"granted to repo {repo}: {shown}"
 
 

@@ -138,6 +138,24 @@ def test_a_message_names_at_most_eight_devices() -> None:
         assert ("…" in decision.message()) == more
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"Count": -1}, "--device nvidia.com/gpu=all,"),
+        ({"Count": 2}, "--device nvidia.com/gpu=0,"),
+        ({"DeviceIDs": ["1", "3"]}, "--device nvidia.com/gpu=1 --device nvidia.com/gpu=3,"),
+        ({"DeviceIDs": ["GPU-12"], "Driver": "nvidia"}, "devices: [nvidia.com/gpu=GPU-12]"),
+        ({"DeviceIDs": ["rediacc.io/dri=renderD128"]}, "--device rediacc.io/dri=renderD128,"),
+        ({"DeviceIDs": ["1"], "Driver": "amd"}, "devices: [rediacc.io/amd=gpu1]"),
+        ({"DeviceIDs": ["no name; at all"]}, "--device nvidia.com/gpu=0,"),
+    ],
+)
+def test_other_forms_are_translated(asked: dict[str, object], named: str) -> None:
+    decision = World().create({"DeviceRequests": [asked]})
+    assert isinstance(decision, Denial)
+    assert named in decision.message()
+
+
 def test_other_forms_name_what_is_granted() -> None:
     decision = World().create({"DeviceRequests": [{"Count": -1, "Capabilities": [["gpu"]]}]})
     assert isinstance(decision, Denial)

@@ -18,7 +18,7 @@ def compose_file(service: dict[str, object], **top: object) -> str:
 CLI_FORMS = {
     "gpus all": (("--gpus", "all"), "gpus-flag", "--device nvidia.com/gpu="),
     "gpus by index": (("--gpus", "device=0"), "gpus-flag", "--device nvidia.com/gpu="),
-    "gpus by driver": (("--gpus", "driver=nvidia,count=1"), "gpus-flag", "--device nvidia.com/gpu="),
+    "gpus by driver": (("--gpus", "driver=nvidia,count=1"), "device-driver", "--device nvidia.com/gpu="),
     "runtime nvidia": (("--runtime", "nvidia"), "runtime", "--device"),
     "runtime by shim": (("--runtime", "io.containerd.runsc.v1"), "runtime", "--device"),
     "raw node": (("--device", "/dev/null"), "raw-device", "rediacc.io/dri="),
@@ -77,7 +77,7 @@ COMPOSE_FORMS = {
     "deploy": (
         {"deploy": {"resources": {"reservations": {"devices": [
             {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}]}}}},
-        {}, "gpus-flag", "devices: [nvidia.com/gpu=",
+        {}, "device-driver", "devices: [nvidia.com/gpu=",
     ),
     "deploy with cdi": (
         {"deploy": {"resources": {"reservations": {"devices": [
