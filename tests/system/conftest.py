@@ -34,7 +34,10 @@ class Gated:
         self.machine.rdc("repo", "gpu", "revoke", repo, "--all")
 
     def api_calls(self, since: int) -> list[str]:
-        """What the daemon was asked since its log had this size, as `POST /v1.51/containers/create`."""
+        """What the daemon was asked since its log had this size, as `POST /v1.51/containers/create`.
+
+        Without `/info`, which the gate asks for itself from time to time.
+        """
         text = self.daemon.log_path.read_bytes()[since:].decode()
         found = []
         for line in text.splitlines():
@@ -43,7 +46,7 @@ class Gated:
                 found.append(f"{fields['method']} {fields['request-url']}")
             elif "Calling " in line:
                 found.append(line.split("Calling ", 1)[1].rstrip('"'))
-        return found
+        return [call for call in found if not call.endswith("/info")]
 
     def log_size(self) -> int:
         return self.daemon.log_path.stat().st_size
