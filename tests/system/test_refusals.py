@@ -72,6 +72,14 @@ def test_the_cli_shows_why_and_what_to_do(each_gated: Gated, name: str) -> None:
     assert heard == []
 
 
+def test_the_daemons_log_would_tell(each_gated: Gated) -> None:
+    """Else "the daemon never heard of it" would prove nothing."""
+    since = each_gated.log_size()
+    each_gated.gate.ok("create", "--network", "none", IMAGE, "true")
+    heard = each_gated.api_calls(since)
+    assert any("/containers/create" in call for call in heard), heard
+
+
 COMPOSE_FORMS = {
     "gpus": ({"gpus": "all"}, {}, "gpus-flag", "devices: [nvidia.com/gpu="),
     "deploy": (
