@@ -12,6 +12,7 @@ from base.errors import RdcError
 from gate.answers import merge_warnings, rewritable
 from gate.core.denial import Denial
 from gate.core.policy import Forward
+from gate.core.tar_scan import TarScan
 from gate.http.body import BodyReader, reader_for
 from gate.http.encode import (
     CONTINUE,
@@ -51,6 +52,7 @@ class Exchange:
         "_reader",
         "_rechunk",
         "_replay",
+        "_scan",
         "_upstream",
         "_use",
         "_warnings",
@@ -74,6 +76,7 @@ class Exchange:
         self._parts: list[bytes] = []
         self._deciding = False
         self._upstream: Upstream | None = None
+        self._scan: TarScan | None = None
         self._replay: bytes | None = None
         self._warnings: tuple[str, ...] = ()
         self._answer: tuple[ResponseHead, bytearray] | None = None
@@ -119,7 +122,8 @@ class Exchange:
         """
         pieces, used = self._reader.feed(view)
         if self._use is BodyUse.STREAM:
-            self._stream(pieces)
+            if not self._stream(pieces):
+                return used
         elif not self.response_done:
             self._body_bytes += sum(map(len, pieces))
             if self._body_bytes > self._limit():
@@ -156,6 +160,8 @@ class Exchange:
 
     def _request_done(self) -> None:
         plan = self._plan
+        if self._scan is not None and self._denied(self._scan.finish()):
+            return
         if self._use is BodyUse.STREAM and self._rechunk and self._upstream is not None:
             self._upstream.send(LAST_CHUNK)
         if self._use is BodyUse.WHOLE and plan is not None and not self.response_done and not self._deciding:
@@ -164,31 +170,35 @@ class Exchange:
         if self.response_done:
             self._connection.exchange_finished(keep=self.keep_alive)
 
-    def _stream(self, pieces: list[bytes | memoryview]) -> None:
+    def _stream(self, pieces: list[bytes | memoryview]) -> bool:
+        """Pass pieces on; False when they were refused."""
         upstream = self._upstream
         if upstream is None or not pieces:
-            return
+            return True
         piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if self._rechunk:
-            upstream.relay(*encode_chunk(piece))
-        else:
-            upstream.relay(piece)
+        if self._scan is not None and self._denied(self._scan.feed(piece)):
+            return False
+        upstream.relay(*(encode_chunk(piece) if self._rechunk else (piece,)))
+        return True
+
+    def _denied(self, denial: Denial | None) -> bool:
+        """Refuse for what the body holds; what the daemon has of it until now ends in the middle."""
+        if denial is None or self.response_done:
+            return False
+        self._connection.repo.gatekeeper.refused(self._head, denial, peer=self._connection.peer)
+        self.refuse(denial.status, denial.message(), Outcome.DENIED)
+        return True
 
     def _limit(self) -> int:
         limits = self._connection.limits
         return limits.inspected_body_bytes if self._use is BodyUse.WHOLE else limits.dropped_body_bytes
 
     def _too_large(self) -> HttpError:
+        hint = "leave the body out; this endpoint takes none"
         if self._use is BodyUse.WHOLE:
             hint = "shorten the request; whatever cannot be looked at whole is refused"
-        else:
-            hint = "leave the body out; this endpoint takes none"
-        return HttpError(
-            HttpCode.BODY_TOO_LARGE,
-            f"the request body is larger than {self._limit()} bytes",
-            status=413,
-            hint=hint,
-        )
+        text = f"the request body is larger than {self._limit()} bytes"
+        return HttpError(HttpCode.BODY_TOO_LARGE, text, status=413, hint=hint)
 
     def _invite_body(self) -> None:
         if self._continue_due:
@@ -234,6 +244,7 @@ class Exchange:
         if self._connection.closing or self.response_done:
             return
         self._warnings = forward.response_warnings
+        self._scan = TarScan() if forward.archive else None
         head = plan.head
         streams = plan.body_use is BodyUse.STREAM and forward.body is None
         if streams:

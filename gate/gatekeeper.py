@@ -10,10 +10,10 @@ from pathlib import Path
 from base.errors import MalformedError
 from base.layout import Layout
 from gate.core.denial import Denial, malformed
-from gate.core.inspected import parse
+from gate.core.inspected import PARSERS, parse
 from gate.core.policy import Context, Forward, HostPaths, Inspected
 from gate.core.repo import GateConfig, RepoConfig
-from gate.core.router import Kind, Matched
+from gate.core.router import Matched
 from gate.daemon import DaemonClient
 from gate.http.message import RequestHead
 from gate.lookups import Answers
@@ -45,7 +45,7 @@ class RepoGatekeeper:
 
     def inspects(self, matched: Matched) -> bool:
         """Whether the request must be decided on before the daemon hears of it."""
-        return matched.route.kind is Kind.INSPECT
+        return matched.route.name in PARSERS
 
     async def inspect(
         self,
@@ -109,4 +109,7 @@ def host_paths(layout: Layout, config: GateConfig, repo: RepoConfig, upstream: P
         upstream,
     )
     protected = dict.fromkeys(str(each) for path in ours for each in (path, path.resolve()))
-    return HostPaths(gate_socket=str(layout.repo(repo.guid).socket), protected=tuple(protected))
+    paths = layout.repo(repo.guid)
+    return HostPaths(
+        gate_socket=str(paths.socket), protected=tuple(protected), projection=str(paths.cdi_spec_dir)
+    )

@@ -1,4 +1,4 @@
-"""Answers what a decision asks: the daemon about containers and volumes, the host about paths."""
+"""Answers what a decision asks: the daemon about what it holds and can do, the host about paths."""
 
 import asyncio
 import os
@@ -6,8 +6,16 @@ import stat
 from collections.abc import Iterable
 
 from base.errors import RdcError
-from gate.core.facts import ContainerFact, PathFact, PathType, VolumeFact
-from gate.core.policy import ContainerLookup, Fact, Lookup, PathLookup, VolumeLookup
+from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, PathType, VolumeFact
+from gate.core.policy import (
+    BuilderLookup,
+    ContainerLookup,
+    ExecLookup,
+    Fact,
+    Lookup,
+    PathLookup,
+    VolumeLookup,
+)
 from gate.daemon import DaemonClient
 
 
@@ -47,6 +55,11 @@ class Answers:
             case VolumeLookup(name=name):
                 volume = await self._daemon.volume(name)
                 return None if volume is None else VolumeFact.parse(volume)
+            case ExecLookup(ref=ref):
+                exec_ = await self._daemon.exec_(ref)
+                return None if exec_ is None else ExecFact.parse(exec_)
+            case BuilderLookup():
+                return BuilderFact.parse(await self._daemon.info())
             case PathLookup(path=path):
                 # In a thread: a bind source may lie on a network file system that does not answer.
                 return await asyncio.to_thread(path_fact, path)

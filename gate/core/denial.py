@@ -84,12 +84,20 @@ class Rule(StrEnum):
     BUILD_REMOTE = "build-remote"
     BUILD_NETWORK = "build-network"
     BUILD_OPTION = "build-option"
+    BUILDER_ENTITLEMENT = "builder-entitlement"
+    BUILDER_DEVICES = "builder-devices"
+
+    ARCHIVE_DEVICE = "archive-device"
+    ARCHIVE_COMPRESSED = "archive-compressed"
+    ARCHIVE_MALFORMED = "archive-malformed"
 
 
 _ANY_FILE = "repos/NAME.yaml"
 _POLICY = f"the operator can widen the repo's policy in etc/rediacc/{_ANY_FILE}"
 _BY_NAME = "use a CDI name: --device rediacc.io/dri=renderD128, rediacc.io/amd=gpu0 or nvidia.com/gpu=0"
 _NAMED = "--device nvidia.com/gpu=0, or devices: [nvidia.com/gpu=0] in Compose"
+_BUILDER_MANAGED = "or the operator runs the repo on a managed daemon, which has no builder entitlements"
+_BUILDER_DIRS = "or the operator sets cdi-spec-dirs in its daemon.json to the directory in 'rdc repo show'"
 
 REMEDIES: Mapping[Rule, str] = MappingProxyType(
     {
@@ -157,6 +165,11 @@ REMEDIES: Mapping[Rule, str] = MappingProxyType(
         Rule.BUILD_REMOTE: "clone or download the context and build it from a directory or from '-'",
         Rule.BUILD_NETWORK: f"use --network default or none; {_POLICY} (network_host)",
         Rule.BUILD_OPTION: "leave the option out",
+        Rule.BUILDER_ENTITLEMENT: f"build with DOCKER_BUILDKIT=0; {_BUILDER_MANAGED}",
+        Rule.BUILDER_DEVICES: f"build with DOCKER_BUILDKIT=0; {_BUILDER_DIRS}",
+        Rule.ARCHIVE_DEVICE: "leave device nodes out of it: a container's devices come from CDI grants",
+        Rule.ARCHIVE_COMPRESSED: "send the tar uncompressed: gunzip -c FILE | docker cp - CONTAINER:PATH",
+        Rule.ARCHIVE_MALFORMED: "write the archive with GNU tar, bsdtar or 'docker cp', in one piece",
     }
 )
 

@@ -1,6 +1,7 @@
 """What the daemon and the file system answered to the gate's own questions. Pure.
 
-Source: Docker Engine API, answers of `GET /containers/{id}/json` and `GET /volumes/{name}`. Answers come
+Source: Docker Engine API, answers of `GET /containers/{id}/json`, `GET /volumes/{name}`,
+`GET /exec/{id}/json` and `GET /info` (`CDISpecDirs`: from 25.0, null or empty when CDI is off). Answers come
 from the daemon, not from the client, and are read leniently in what they hold beside the fields needed here.
 """
 
@@ -12,7 +13,7 @@ from enum import StrEnum
 from typing import cast
 
 from gate.core.docker_json import Json
-from gate.core.kinds import BOOL, STRING, STRING_MAP, pointer, slice_of, wire
+from gate.core.kinds import BOOL, STRING, STRING_MAP, STRINGS, pointer, slice_of, wire
 from gate.core.model import HOST_CONFIG, HostConfig
 from gate.core.structs import struct
 
@@ -83,6 +84,40 @@ class ContainerFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExecFact:
+    """An exec that was created: its full id, and the full id of its container."""
+
+    id: str = wire("ID", STRING)
+    container: str = wire("ContainerID", STRING)
+
+    @classmethod
+    def parse(cls, answer: Mapping[str, object]) -> "ExecFact":
+        """The daemon's JSON answer.
+
+        Raises:
+            MalformedError: a field has the wrong type.
+        """
+        return _EXEC.read(cast("Json", answer), [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuilderFact:
+    """What decides whether BuildKit in the daemon could reach hardware: version and spec directories."""
+
+    version: str = wire("ServerVersion", STRING)
+    spec_dirs: tuple[str, ...] | None = wire("CDISpecDirs", STRINGS)
+
+    @classmethod
+    def parse(cls, answer: Mapping[str, object]) -> "BuilderFact":
+        """The daemon's JSON answer to `GET /info`.
+
+        Raises:
+            MalformedError: a field has the wrong type.
+        """
+        return _BUILDER.read(cast("Json", answer), [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeFact:
     """An existing volume."""
 
@@ -104,3 +139,5 @@ class VolumeFact:
 
 _CONTAINER = struct(ContainerFact, "Container")
 _VOLUME = struct(VolumeFact, "Volume")
+_EXEC = struct(ExecFact, "Exec")
+_BUILDER = struct(BuilderFact, "Info")

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from base.errors import MalformedError
+from gate.core.builder import builder_faults
 from gate.core.denial import Broken, Rule, broken, refuse, show
 from gate.core.docker_json import decode, encode
 from gate.core.model import CONFIG, Config
-from gate.core.policy import Context, Decision, Facts, Forward, Lookup
+from gate.core.policy import BuilderLookup, Context, Decision, Facts, Forward, Lookup, missing
 from gate.core.router import Matched
 
 _VERSIONS = frozenset({"", "1", "2"})
@@ -30,13 +31,17 @@ class BuildRequest:
         """The body is the build context and is streamed."""
         return cls(matched=matched)
 
-    def lookups(self, _context: Context, _facts: Facts) -> tuple[Lookup, ...]:
-        """Nothing to ask."""
-        return ()
+    def lookups(self, _context: Context, facts: Facts) -> tuple[Lookup, ...]:
+        """For BuildKit: what it could reach."""
+        return missing([BuilderLookup()], facts) if self._buildkit else ()
 
-    def decide(self, context: Context, _facts: Facts) -> Decision:
+    @property
+    def _buildkit(self) -> bool:
+        return self.matched.one("version") == "2"
+
+    def decide(self, context: Context, facts: Facts) -> Decision:
         """Forward the rebuilt query, or every reason why not."""
-        found = tuple(self._faults(context))
+        found = (*self._faults(context), *(builder_faults(context, facts) if self._buildkit else ()))
         if found:
             return refuse(found, context.repo.name)
         query = tuple(pair for pair in self.matched.query if pair[0] != "cgroupparent")

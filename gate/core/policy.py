@@ -11,7 +11,7 @@ from typing import Protocol
 
 from cdi.core.names import QualifiedName
 from gate.core.denial import Denial
-from gate.core.facts import ContainerFact, PathFact, VolumeFact
+from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, VolumeFact
 from gate.core.repo import RepoConfig
 from gate.core.target import OBJECT_NAME
 
@@ -37,8 +37,20 @@ class PathLookup:
     path: str
 
 
-Lookup = ContainerLookup | VolumeLookup | PathLookup
-Fact = ContainerFact | VolumeFact | PathFact | None
+@dataclass(frozen=True, slots=True, order=True)
+class ExecLookup:
+    """Inspect an exec by id; the answer is an `ExecFact`, or None for 404."""
+
+    ref: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BuilderLookup:
+    """Ask the daemon what its builder could reach; the answer is always a `BuilderFact`."""
+
+
+Lookup = ContainerLookup | VolumeLookup | PathLookup | ExecLookup | BuilderLookup
+Fact = ContainerFact | VolumeFact | PathFact | ExecFact | BuilderFact | None
 Facts = Mapping[Lookup, Fact]
 """Answers so far. A lookup that is absent was not answered, and what depends on it is refused."""
 
@@ -82,11 +94,13 @@ class HostPaths:
     """Host paths that decisions know: the gate's own socket for this repo, and what no bind may reach.
 
     `protected` are absolute clean paths beside the built-in ones: the gate's own directories, the raw
-    daemon's socket and data directories, the machine's spec directories.
+    daemon's socket and data directories, the machine's spec directories. `projection` is the repo's own CDI
+    spec directory, the only one that its daemon should read.
     """
 
     gate_socket: str
     protected: tuple[str, ...] = ()
+    projection: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +123,7 @@ class Forward:
         response_warnings: for the `Warnings` of the daemon's answer.
         devices: the granted devices that the request is about, each once, in order.
         container: full id of the container it acts on, where one was looked up.
+        archive: the client's streamed body is a tar whose headers are looked at on the way (`tar_scan`).
     """
 
     target: bytes
@@ -117,6 +132,7 @@ class Forward:
     response_warnings: tuple[str, ...] = ()
     devices: tuple[QualifiedName, ...] = ()
     container: str | None = None
+    archive: bool = False
 
 
 Decision = Forward | Denial
@@ -148,7 +164,7 @@ def missing(wanted: Iterable[Lookup], facts: Facts) -> tuple[Lookup, ...]:
 
 def _askable(lookup: Lookup) -> bool:
     match lookup:
-        case ContainerLookup(ref=name) | VolumeLookup(name=name):
+        case ContainerLookup(ref=name) | VolumeLookup(name=name) | ExecLookup(ref=name):
             return OBJECT_NAME.match(name) is not None
-        case PathLookup():
+        case PathLookup() | BuilderLookup():
             return True

@@ -70,7 +70,7 @@ ROUTES: tuple[Route, ...] = (
     _route("container.remove", "DELETE", "/containers/{id}", T, "v link force"),
     _route("container.archive_get", "GET", "/containers/{id}/archive", T, "path"),
     _route("container.archive_head", "HEAD", "/containers/{id}/archive", T, "path"),
-    _route("container.archive_put", "PUT", "/containers/{id}/archive", T,
+    _route("container.archive_put", "PUT", "/containers/{id}/archive", I,
            "path noOverwriteDirNonDir copyUIDGID", body=Body.TAR),
     _route("container.attach", "POST", "/containers/{id}/attach", H, _ATTACH),
     _route("container.attach_ws", "GET", "/containers/{id}/attach/ws", Kind.WEBSOCKET, _ATTACH),

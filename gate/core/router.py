@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
     TRANSPARENT: forward the rebuilt head, relay both bodies. INSPECT: ask the gatekeeper first; with a body
     of kind TAR or ANY on the head alone (the gatekeeper gets no body, the client's is streamed afterwards).
-    HIJACK, WEBSOCKET, H2C: tunnel after the daemon's own answer. DENY: never forwarded.
+    HIJACK, WEBSOCKET, H2C: as INSPECT, then tunnel after the daemon's own answer. DENY: never forwarded.
     """
 
     TRANSPARENT = "transparent"

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gate.core.denial import Denial
+from gate.core.inspected import PARSERS
 from gate.core.policy import Forward
-from gate.core.routes import Kind, Matched
+from gate.core.routes import Matched
 from gate.http.message import RequestHead
 from gate.limits import Limits
 from gate.metrics import GateMetrics, Outcome
@@ -34,7 +35,7 @@ class FakeGatekeeper:
     refusals: list[tuple[Denial, Peer]] = field(default_factory=list)
 
     def inspects(self, matched: Matched) -> bool:
-        return matched.route.kind is Kind.INSPECT
+        return matched.route.name in PARSERS
 
     async def inspect(
         self, matched: Matched, head: RequestHead, body: bytes, *, peer: Peer

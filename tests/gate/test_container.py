@@ -1,4 +1,4 @@
-"""Start, restart, unpause and exec: judged by what the container is now."""
+"""Start, restart, unpause, attach, exec and copies into one: judged by what the container is now."""
 
 import json
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 
 from base.errors import MalformedError
 from gate.core.denial import Denial
-from gate.core.facts import ContainerFact, PathFact, PathType
+from gate.core.facts import ContainerFact, ExecFact, PathFact, PathType
 from gate.core.policy import Forward
 from tests.gate.world import (
     FULL_ID,
@@ -106,13 +106,102 @@ def test_mounts_are_judged_at_every_start(mount: dict[str, object], code: str | 
     assert (decision.codes() if isinstance(decision, Denial) else None) == ((code,) if code else None)
 
 
-def test_an_unknown_container_is_the_daemons_to_report() -> None:
-    forwarded = act(World())
-    assert isinstance(forwarded, Forward)
-    assert forwarded.target == b"/v1.51/containers/web/start"
+def test_an_unknown_container_is_never_asked_for_by_name() -> None:
+    """Another one could be renamed to it between the gate's question and the daemon's answer."""
+    unknown = act(World())
+    assert isinstance(unknown, Denial)
+    assert (unknown.status, unknown.codes()) == (404, ("object-unknown",))
     unanswered = act(World(silent=True))
     assert isinstance(unanswered, Denial)
-    assert unanswered.codes() == ("lookup-failed",)
+    assert (unanswered.status, unanswered.codes()) == (403, ("lookup-failed",))
+
+
+def reach(world: World, how: str) -> Forward | Denial:
+    method, target = REACHES[how]
+    return world.decide(method, target)
+
+
+REACHES = {
+    "attach": ("POST", b"/v1.51/containers/web/attach?stdin=1&stream=1"),
+    "attach_ws": ("GET", b"/v1.51/containers/web/attach/ws?stdin=1&stream=1"),
+    "archive": ("PUT", b"/v1.51/containers/web/archive?path=%2Fw"),
+}
+
+
+@pytest.mark.parametrize("how", REACHES)
+def test_what_reaches_into_a_container_is_judged_as_its_start_is(how: str) -> None:
+    forwarded = reach(having(container(HOLDER)), how)
+    assert isinstance(forwarded, Forward)
+    method, target = REACHES[how]
+    assert forwarded.target == target.replace(b"web", FULL_ID.encode())
+    assert (forwarded.body, forwarded.container, forwarded.devices) == (None, FULL_ID, (GPU0,))
+    assert (forwarded.archive, forwarded.content_type) == (
+        (True, b"application/x-tar") if method == "PUT" else (False, None)
+    )
+    for world, status, code in (
+        (having(container(HOLDER), granting()), 403, "grant-missing"),
+        (having(container({"Privileged": True})), 403, "privileged"),
+        (having(container({"PidMode": "host"})), 403, "pid-mode"),
+        (World(), 404, "object-unknown"),
+        (World(silent=True), 403, "lookup-failed"),
+    ):
+        denied = reach(world, how)
+        assert isinstance(denied, Denial)
+        assert (denied.status, denied.codes()) == (status, (code,))
+
+
+EXEC_ID = "e" * 64
+
+
+def start_exec(world: World, raw: bytes = b"{}") -> Forward | Denial:
+    return world.decide("POST", b"/v1.51/exec/abc/start", raw)
+
+
+def executing(fact: ContainerFact | None, world: World | None = None) -> World:
+    base = world or World()
+    execs = {"abc": ExecFact(id=EXEC_ID, container=FULL_ID)}
+    return replace(base, containers={} if fact is None else {FULL_ID: fact}, execs=execs)
+
+
+@pytest.mark.parametrize(
+    ("raw", "sent"),
+    [
+        (b"", {}),
+        (b"{}", {}),
+        (b'{"Detach":false,"Tty":true,"ConsoleSize":[24,80]}', {"Tty": True, "ConsoleSize": [24, 80]}),
+        (b'{"detach":true,"Privileged":true,"Cmd":["x"]}', {"Detach": True}),
+    ],
+)
+def test_exec_start_is_rebuilt(raw: bytes, sent: dict[str, object]) -> None:
+    forwarded = start_exec(executing(container(HOLDER)), raw)
+    assert isinstance(forwarded, Forward)
+    assert forwarded.target == f"/v1.51/exec/{EXEC_ID}/start".encode()
+    assert body_of(forwarded) == sent
+    assert (forwarded.container, forwarded.devices) == (FULL_ID, (GPU0,))
+
+
+def test_exec_start_is_judged_by_the_container_of_that_moment() -> None:
+    for world, status, code in (
+        (executing(container(HOLDER), granting()), 403, "grant-missing"),
+        (executing(container({"Privileged": True})), 403, "privileged"),
+        (executing(None), 404, "object-unknown"),
+        (World(silent=True), 403, "lookup-failed"),
+    ):
+        denied = start_exec(world)
+        assert isinstance(denied, Denial)
+        assert (denied.status, denied.codes()) == (status, (code,))
+
+
+def test_an_unknown_exec_is_the_daemons_to_report() -> None:
+    forwarded = start_exec(World())
+    assert isinstance(forwarded, Forward)
+    assert (forwarded.target, forwarded.container) == (b"/v1.51/exec/abc/start", None)
+
+
+@pytest.mark.parametrize("raw", [b"[]", b'{"Tty":1}', b'{"Detach":true,"detach":false}', b"{}{}"])
+def test_exec_start_unreadable(raw: bytes) -> None:
+    with pytest.raises(MalformedError):
+        start_exec(executing(container()), raw)
 
 
 def run_exec(world: World, body: dict[str, object]) -> Forward | Denial:
@@ -133,7 +222,7 @@ def test_exec_is_rebuilt() -> None:
 
 @pytest.mark.parametrize("key", ["Privileged", "privileged", "PRIVILEGED"])
 def test_exec_privileged(key: str) -> None:
-    for world in (having(container()), World()):
+    for world in (having(container()), World(), World(silent=True)):
         denied = run_exec(world, {"Cmd": ["id"], key: True})
         assert isinstance(denied, Denial)
         assert denied.codes() == ("privileged-exec",)
@@ -147,10 +236,13 @@ def test_exec_in_a_holder_whose_grant_is_gone() -> None:
 
 
 def test_exec_in_an_unknown_container() -> None:
-    assert isinstance(run_exec(World(), {"Cmd": ["id"]}), Forward)
-    denied = run_exec(World(silent=True), {"Cmd": ["id"]})
-    assert isinstance(denied, Denial)
-    assert denied.codes() == ("lookup-failed",)
+    for world, status, code in (
+        (World(), 404, "object-unknown"),
+        (World(silent=True), 403, "lookup-failed"),
+    ):
+        denied = run_exec(world, {"Cmd": ["id"]})
+        assert isinstance(denied, Denial)
+        assert (denied.status, denied.codes()) == (status, (code,))
 
 
 @pytest.mark.parametrize(

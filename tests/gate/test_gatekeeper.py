@@ -33,6 +33,7 @@ class Desk:
         self.daemon = daemon
         self.client = DaemonClient(daemon.path)
         host = host_paths(world.machine.layout, GateConfig(), repo, daemon.path)
+        self.projection = host.projection
         self.keeper = RepoGatekeeper(repo, host, world.state, self.client)
 
     async def ask(self, method: str, target: str, body: object = None) -> Forward | Denial:
@@ -80,6 +81,28 @@ async def test_a_start_is_decided_on_what_the_daemon_says_of_the_container(world
     decision = await desk.ask("POST", "/v1.51/containers/c/start")
     assert isinstance(decision, Forward)
     assert decision.target == b"/v1.51/containers/" + b"f" * 64 + b"/start"
+
+
+async def test_an_exec_is_looked_up_and_its_container_judged(world: World, desk: Desk) -> None:
+    desk.daemon.routes["GET /exec/e/json"] = reply(b'{"ID": "e1", "ContainerID": "c"}')
+    inspected = {"Id": "f" * 64, "Name": "/c", "HostConfig": DEVICE}
+    desk.daemon.routes["GET /containers/c/json"] = reply(json.dumps(inspected).encode())
+    assert codes(await desk.ask("POST", "/v1.51/exec/e/start", {"Tty": True})) == (Rule.GRANT_MISSING,)
+    world.grant("nvidia.com/gpu=0")
+    decision = await desk.ask("POST", "/v1.51/exec/e/start", {"Tty": True})
+    assert isinstance(decision, Forward)
+    assert (decision.target, decision.body) == (b"/v1.51/exec/e1/start", b'{"Tty":true}')
+    world.store.revoke_all(A)
+    assert codes(await desk.ask("POST", "/v1.51/exec/e/start", {})) == (Rule.GRANT_MISSING,)
+
+
+async def test_buildkit_is_open_while_the_projection_is_all_that_the_daemon_reads(desk: Desk) -> None:
+    for directory, expected in ((desk.projection, ()), ("/etc/cdi", (Rule.BUILDER_DEVICES,))):
+        info = {"ServerVersion": "28.5.2", "CDISpecDirs": [directory]}
+        desk.daemon.routes["GET /info"] = reply(json.dumps(info).encode())
+        for target in ("/session", "/v1.51/grpc"):
+            decision = await desk.ask("POST", target)
+            assert (decision.codes() if isinstance(decision, Denial) else ()) == expected
 
 
 async def test_a_question_without_an_answer_is_a_refusal(desk: Desk) -> None:

@@ -1,9 +1,12 @@
 """Builds, imports and commits."""
 
+from dataclasses import replace
+
 import pytest
 
 from base.errors import MalformedError
 from gate.core.denial import Denial
+from gate.core.facts import BuilderFact
 from gate.core.policy import Forward
 from tests.gate.world import World, allowing, body_of
 
@@ -38,6 +41,13 @@ BUILDS = [
 @pytest.mark.parametrize(("target", "expected"), BUILDS)
 def test_judged_by_the_query(target: bytes, expected: tuple[str, ...]) -> None:
     assert codes(target) == expected
+
+
+def test_buildkit_builds_only_where_no_device_can_be_reached() -> None:
+    world = replace(World(), builder=BuilderFact(version="28.5.2", spec_dirs=("/etc/cdi",)))
+    assert codes(b"/build?version=2&networkmode=host", world) == ("build-network", "builder-devices")
+    assert codes(b"/build?version=2", replace(World(), silent=True)) == ("lookup-failed",)
+    assert codes(b"/build?version=1", world) == codes(b"/build", world) == ()
 
 
 def test_the_tar_is_streamed_as_one() -> None:

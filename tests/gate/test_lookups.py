@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gate.core.facts import ContainerFact, PathFact, PathType, VolumeFact
-from gate.core.policy import ContainerLookup, PathLookup, VolumeLookup
+from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, PathType, VolumeFact
+from gate.core.policy import (
+    BuilderLookup,
+    ContainerLookup,
+    ExecLookup,
+    Lookup,
+    PathLookup,
+    VolumeLookup,
+)
 from gate.daemon import DaemonClient
 from gate.lookups import Answers, path_fact
 from tests.gate.stub_upstream import StubUpstream, reply
@@ -39,11 +46,16 @@ async def test_facts_grow_and_failures_are_not_asked_again(short_dir: Path) -> N
         daemon.routes["GET /containers/unknown/json"] = reply(b"{}", status="404 Not Found")
         daemon.routes["GET /containers/odd/json"] = reply(b'{"Id": 5}')
         daemon.routes["GET /volumes/v"] = reply(b'{"Name": "v", "Options": {"o": "bind"}}')
+        daemon.routes["GET /exec/e/json"] = reply(
+            b'{"ID": "full-e", "ContainerID": "full", "Running": false}'
+        )
+        daemon.routes["GET /exec/gone/json"] = reply(b"{}", status="404 Not Found")
+        daemon.routes["GET /info"] = reply(b'{"ServerVersion": "28.5.2", "CDISpecDirs": null}')
         client = DaemonClient(daemon.path)
         answers = Answers(client)
         wanted = (
             ContainerLookup("known"), ContainerLookup("unknown"), ContainerLookup("odd"), VolumeLookup("v"),
-            PathLookup("/dev/null"),
+            PathLookup("/dev/null"), ExecLookup("e"), ExecLookup("gone"), BuilderLookup(),
         )  # fmt: skip
         try:
             assert await answers.ask(wanted)
@@ -52,6 +64,9 @@ async def test_facts_grow_and_failures_are_not_asked_again(short_dir: Path) -> N
             assert len(daemon.requests) == asked
         finally:
             await client.close()
+    assert answers.facts[ExecLookup("e")] == ExecFact(id="full-e", container="full")
+    assert answers.facts[ExecLookup("gone")] is None
+    assert answers.facts[BuilderLookup()] == BuilderFact(version="28.5.2", spec_dirs=None)
     known, volume = answers.facts[ContainerLookup("known")], answers.facts[VolumeLookup("v")]
     assert isinstance(known, ContainerFact)
     assert known.id == "full"
@@ -61,10 +76,10 @@ async def test_facts_grow_and_failures_are_not_asked_again(short_dir: Path) -> N
     assert set(answers.failures) == {ContainerLookup("odd")}
 
 
-@pytest.mark.parametrize("lookup", [ContainerLookup("c"), VolumeLookup("v")])
-async def test_a_daemon_that_is_gone_is_a_failure_not_an_answer(
-    short_dir: Path, lookup: ContainerLookup | VolumeLookup
-) -> None:
+@pytest.mark.parametrize(
+    "lookup", [ContainerLookup("c"), VolumeLookup("v"), ExecLookup("e"), BuilderLookup()]
+)
+async def test_a_daemon_that_is_gone_is_a_failure_not_an_answer(short_dir: Path, lookup: Lookup) -> None:
     client = DaemonClient(short_dir / "absent.sock")
     answers = Answers(client)
     try:

@@ -49,8 +49,9 @@ def test_names_are_unique() -> None:
     assert len({route.name for route in ROUTES}) == len(ROUTES)
 
 
-def test_inspected_routes_have_a_reader_and_no_others() -> None:
-    assert {route.name for route in ROUTES if route.kind is Kind.INSPECT} == set(PARSERS)
+def test_inspected_routes_and_all_that_tunnel_have_a_reader_and_no_others() -> None:
+    decided = {Kind.INSPECT, Kind.HIJACK, Kind.WEBSOCKET, Kind.H2C}
+    assert {route.name for route in ROUTES if route.kind in decided} == set(PARSERS)
 
 
 def test_denied_routes_have_a_rule_and_no_others() -> None:

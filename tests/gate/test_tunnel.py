@@ -139,7 +139,7 @@ async def test_after_a_failed_upgrade_the_next_bytes_are_a_request_like_any_othe
         )
         assert [(await client.answer()).status for _ in range(3)] == [404, 403, 404]
         assert [one.target for one in g.daemon.requests] == ["/exec/e/start", "/containers/a/start"]
-        assert [name for name, _, _ in g.gatekeeper.inspected] == ["container.start"]
+        assert [name for name, _, _ in g.gatekeeper.inspected] == ["exec.start", "container.start"]
         assert g.metrics.tunnels == 0
 
 

@@ -8,12 +8,14 @@ from typing import cast
 from base.errors import MalformedError
 from cdi.core.names import QualifiedName
 from gate.core.denial import Denial
-from gate.core.facts import ContainerFact, PathFact, PathType, VolumeFact
+from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, PathType, VolumeFact
 from gate.core.inspected import parse
 from gate.core.policy import (
+    BuilderLookup,
     ContainerLookup,
     Context,
     Decision,
+    ExecLookup,
     Fact,
     Forward,
     Granted,
@@ -28,6 +30,7 @@ from gate.core.repo import RepoConfig, RepoName, RepoPolicy
 from gate.core.routes import Matched, match
 
 GATE_SOCKET = "/run/rediacc/guid-a/docker.sock"
+PROJECTION = "/run/rediacc/guid-a/cdi"
 FULL_ID = "f" * 64
 GPU0 = QualifiedName.parse("nvidia.com/gpu=0")
 CREATE = b"/v1.51/containers/create"
@@ -61,12 +64,16 @@ class World:
         default_factory=lambda: Context(
             repo=repo(),
             grants=FakeGrants(),
-            host=HostPaths(gate_socket=GATE_SOCKET, protected=("/srv/machine",)),
+            host=HostPaths(gate_socket=GATE_SOCKET, protected=("/srv/machine",), projection=PROJECTION),
         )
     )
     containers: Mapping[str, ContainerFact] = field(default_factory=dict)
     volumes: Mapping[str, VolumeFact] = field(default_factory=dict)
     paths: Mapping[str, PathFact] = field(default_factory=dict)
+    execs: Mapping[str, ExecFact] = field(default_factory=dict)
+    builder: BuilderFact = field(
+        default_factory=lambda: BuilderFact(version="28.5.2", spec_dirs=(PROJECTION,))
+    )
     silent: bool = False
 
     def answer(self, lookup: Lookup) -> Fact:
@@ -75,6 +82,10 @@ class World:
                 return self.containers.get(ref)
             case VolumeLookup(name):
                 return self.volumes.get(name)
+            case ExecLookup(ref):
+                return self.execs.get(ref)
+            case BuilderLookup():
+                return self.builder
             case PathLookup(path):
                 return self.paths.get(path, PathFact(realpath=path, type_=PathType.DIRECTORY))
 
