@@ -12,6 +12,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,14 +55,24 @@ class GrantStore:
         layout: where the store lies.
         clock: tells `granted_at` and which grants have ended.
         lock_timeout_s: how long a writer waits for another one.
+        journal: entered with each change under the lock before it is written, and left when that is on disk
+            or has failed; what it raises on entering keeps the change from being made.
     """
 
-    def __init__(self, layout: Layout, clock: Clock, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        clock: Clock,
+        *,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        journal: Callable[[Change], AbstractContextManager[object]] = contextlib.nullcontext,
+    ) -> None:
         self._path = layout.grants
         self._backup = layout.grants.with_name(layout.grants.name + ".bak")
         self._lock = layout.grants.with_name(layout.grants.name + ".lock")
         self._clock = clock
         self._lock_timeout_s = lock_timeout_s
+        self._journal = journal
         self._reader = codec.DocumentReader()
 
     def read(self) -> GrantTable:
@@ -174,7 +185,8 @@ class GrantStore:
             if not change.changes:
                 return Outcome(table=old, change=change, written=False)
             table = change.table.next_generation()
-            self._write(self._reader.encode(table))
+            with self._journal(change):
+                self._write(self._reader.encode(table))
         return Outcome(table=table, change=change, written=True)
 
     @contextlib.contextmanager

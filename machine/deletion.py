@@ -15,6 +15,7 @@ from grants.store import GrantStore
 from machine.core.refs import RepoRef
 from machine.daemon import STOP_TIMEOUT_S, ManagedDaemon
 from machine.docker import Daemon
+from machine.journal import Journal
 from machine.managed import managed_daemon
 from machine.repos import find, keeps_daemons, upstream_socket
 
@@ -85,16 +86,20 @@ def delete(
     """Delete the repo: its file, then its daemon, then its grants, then its data.
 
     Raises:
+        UnrecordedError: it was deleted, but the audit log could not be written.
         UnreachableError: the daemon cannot be stopped; the rest is still there and can be deleted by GUID.
         RdcError: something cannot be written or removed.
     """
+    journal = Journal(layout, clock, {RepoGuid(config.guid): config.name})
+    journal.deleting(config)
     RepoFiles(layout).delete(config.name)
     _await_gate(layout, config, clock, sleep)
     daemon = managed_daemon(layout, config, environ)
     if config.managed:
         _stop(layout, daemon, clock, sleep)
-    GrantStore(layout, clock).revoke_all(RepoGuid(config.guid))
+    GrantStore(layout, clock, journal=journal.changing).revoke_all(RepoGuid(config.guid))
     daemon.remove()
+    journal.check()
 
 
 def _await_gate(layout: Layout, config: RepoConfig, clock: Clock, sleep: Callable[[float], None]) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from base.clock import Clock
 from base.errors import RdcError
@@ -20,6 +20,7 @@ from grants.store import GrantStore, Outcome
 from machine.config import load_machine_config
 from machine.core.engine_info import Holder
 from machine.docker import Daemon
+from machine.journal import Journal
 from machine.readiness import Readiness, State, await_readiness
 from machine.repos import RepoNames, upstream_socket
 
@@ -37,13 +38,14 @@ class Revoked:
     """What a revoke did, and which running containers still hold one of the devices.
 
     `holders` is None, with the reason in `unknown`, when the daemon could not be asked. `stopped` are
-    those that were stopped.
+    those that were stopped. `unrecorded` says why something of it is missing in the audit log.
     """
 
     outcome: Outcome
     holders: tuple[Holder, ...] | None
     stopped: tuple[Holder, ...] = ()
     unknown: str = ""
+    unrecorded: str = ""
 
 
 class Gpu:
@@ -59,8 +61,9 @@ class Gpu:
         self._layout = layout
         self._clock = clock
         self._sleep = sleep
-        self._store = GrantStore(layout, clock)
         self._names = RepoNames(layout)
+        self._journal = Journal(layout, clock, self._names)
+        self._store = GrantStore(layout, clock, journal=self._journal.changing)
         self._probe = SystemProbe()
 
     def catalog(self) -> Catalog:
@@ -72,8 +75,8 @@ class Gpu:
 
         Raises:
             GrantRefusedError: a rule is broken.
-            RdcError: the store cannot be read or written. What comes after (projection, daemon) is no error
-                any more: the grant is recorded then, and `readiness` tells what is wrong.
+            RdcError: the store or the audit log cannot be read or written. What comes after (projection,
+                daemon) is no error any more: the grant is recorded then, and `readiness` tells what is wrong.
         """
         outcome = self._store.grant(
             requests, load_catalog=self.catalog, probe=self._probe, repo_names=self._names, dry_run=dry_run
@@ -103,9 +106,10 @@ class Gpu:
         else:
             outcome = self._store.revoke(repo, devices, repo_names=self._names)
         if config is None:
-            return Revoked(outcome=outcome, holders=())
+            return Revoked(outcome=outcome, holders=(), unrecorded=self._journal.failure)
         self._project(config, self._daemon(config))
-        return self._look_for_holders(config, outcome, stop=stop)
+        done = self._look_for_holders(config, outcome, stop=stop)
+        return replace(done, unrecorded=self._journal.failure)
 
     def list(self, repo: RepoConfig | None) -> tuple[tuple[Grant, GrantStatus], ...]:
         """Every grant, or one repo's, with what has become of it; in the order of repo names and devices.
@@ -175,6 +179,7 @@ class Gpu:
             if stop:
                 for each in holders:
                     daemon.stop(each.id)
+                    self._journal.stopped(config, each)
         except RdcError as exc:
             return Revoked(outcome=outcome, holders=None, unknown=exc.message)
         return Revoked(outcome=outcome, holders=() if stop else holders, stopped=holders if stop else ())

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from base.clock import SystemClock
 from base.errors import AccessError, MalformedError, NotFoundError, RdcError, RefusedError, UsageError
 from base.files import make_directory
 from base.layout import UNIX_PATH_MAX, Layout
@@ -24,6 +25,7 @@ from gate.repos import RepoFiles
 from grants.core.model import RepoGuid
 from machine.core.refs import RepoRef, require_local, unknown_repo
 from machine.docker import Daemon
+from machine.journal import Journal
 
 NAME_LIMIT = 32
 
@@ -53,6 +55,7 @@ def create(layout: Layout, new: NewRepo) -> RepoConfig:
         RepoExistsError: there is a repo of that name.
         RefusedError: another repo uses that daemon, it can be reached past a gate, or the root is too deep.
         NotFoundError: there is no such group.
+        AccessError: it cannot be written, or not be recorded in the audit log.
     """
     config = _configured(layout, new)
     _check_sockets(layout, config)
@@ -65,7 +68,8 @@ def create(layout: Layout, new: NewRepo) -> RepoConfig:
         if not config.managed:
             _check_upstream_free(layout, config)
             _check_preconditions(config)
-        files.save(config)
+        with Journal(layout, SystemClock()).creating(config):
+            files.save(config)
     make_directory(layout.repo(config.guid).directory)
     make_directory(layout.repo(config.guid).cdi_spec_dir)
     return config

@@ -17,6 +17,7 @@ from grants.core.model import Grant, GrantRequest, Isolation, RepoGuid, Sharing,
 from machine.core.durations import parse_duration
 from machine.core.refs import RepoRef
 from machine.gpu import Gpu, Granted, Revoked
+from machine.journal import UnrecordedError
 from machine.readiness import State
 from machine.repos import find
 
@@ -130,6 +131,8 @@ def revoke(repo: str, devices: tuple[str, ...], every: bool, stop: bool) -> None
     _tell_holders(result)
     rows = [_row(name, each) for each in result.outcome.change.revoked]
     emit(render_rows(rows, _REVOKED, output_format(), colour=colour_wanted()))
+    if result.unrecorded:
+        raise UnrecordedError(result.unrecorded)
 
 
 @gpu.command("list")

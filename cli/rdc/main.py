@@ -26,6 +26,7 @@ rdc = version_option(
             help=HELP,
             lazy={
                 "repo": Lazy("cli.rdc.repo:repo", "Make, show and delete repos, and grant them devices."),
+                "audit": Lazy("cli.rdc.audit:audit", "Read the audit log, and check that nobody changed it."),
                 "completion": Lazy(
                     "cli.completion:completion", "Print the script that completes commands in a shell."
                 ),

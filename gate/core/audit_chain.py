@@ -45,6 +45,7 @@ class Event(StrEnum):
     CONTAINER_STOPPED = "container.stopped"
     REPO_CREATED = "repo.created"
     REPO_DELETED = "repo.deleted"
+    REPO_FAILED = "repo.failed"
     GATE_STARTED = "gate.started"
     GATE_STOPPED = "gate.stopped"
     AUDIT_ROTATED = "audit.rotated"

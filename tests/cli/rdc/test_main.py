@@ -32,7 +32,7 @@ def test_words_that_are_no_command_end_with_2_and_help_on_stderr(words: tuple[st
 HEAVY = ("aiohttp", "uvloop", "asyncio", "http.client", "prometheus_client", "gate.server")
 
 
-@pytest.mark.parametrize("module", ["cli.rdc.main", "cli.rdc.repo", "cli.rdc.gpu"])
+@pytest.mark.parametrize("module", ["cli.rdc.main", "cli.rdc.repo", "cli.rdc.gpu", "cli.rdc.audit"])
 def test_a_command_loads_nothing_that_only_the_gate_needs(module: str) -> None:
     script = f"import sys, {module}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
