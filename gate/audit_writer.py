@@ -7,6 +7,7 @@ first write that succeeds tells how many are missing.
 
 import asyncio
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from typing import Protocol
 
 from base.clock import Clock
 from base.errors import RdcError
+from base.layout import Layout
+from gate.audit import AuditLog
 from gate.core.audit_chain import Actor, AuditedRepo, Entry, Event, Tip
 from gate.core.audit_flood import Flood
 from gate.core.denial import Denial
@@ -31,6 +34,9 @@ GROUP_LIMIT = 512
 """Most lines of one write; at `MAX_LINE_BYTES` each that is still below a file's size."""
 
 RETRY_S = 1.0
+LOCK_TIMEOUT_S = 10.0
+"""How long another process may keep the log before that counts as a failure; also at the gate's end."""
+
 _TICK_S = 1.0
 
 
@@ -64,6 +70,12 @@ class AuditWriter:
         self._failure = ""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+
+    @classmethod
+    def of(cls, layout: Layout, clock: Clock) -> "AuditWriter":
+        """The writer of the gate that this process is."""
+        gate = Actor(uid=os.getuid(), gid=os.getgid(), pid=os.getpid())
+        return cls(AuditLog(layout, clock, gate, lock_timeout_s=LOCK_TIMEOUT_S), clock, gate)
 
     @property
     def failure(self) -> str:
@@ -102,7 +114,13 @@ class AuditWriter:
         )
 
     def own(
-        self, event: Event, *, repo: RepoConfig | None = None, subject: str = "", detail: str = ""
+        self,
+        event: Event,
+        *,
+        repo: RepoConfig | None = None,
+        subject: str = "",
+        rules: Sequence[str] = (),
+        detail: str = "",
     ) -> Entry:
         """An event that the gate itself caused, such as a container that it stopped; `record` writes it."""
         return Entry(
@@ -111,6 +129,7 @@ class AuditWriter:
             actor=self._actor,
             repo=None if repo is None else AuditedRepo(repo.name, repo.guid),
             subject=subject,
+            rules=tuple(rules),
             detail=detail,
         )
 

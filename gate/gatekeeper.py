@@ -7,8 +7,9 @@ Whatever goes wrong on the way ends in a refusal.
 import logging
 from pathlib import Path
 
-from base.errors import MalformedError
+from base.errors import MalformedError, RdcError
 from base.layout import Layout
+from gate.audit_writer import AuditWriter
 from gate.core.denial import Denial, malformed
 from gate.core.inspected import PARSERS, parse
 from gate.core.policy import Context, Forward, HostPaths, Inspected
@@ -42,6 +43,8 @@ class RepoGatekeeper:
         self._host = host
         self._state = state
         self._daemon = daemon
+        self.audit: AuditWriter | None = None
+        """Where refusals are recorded."""
 
     def inspects(self, matched: Matched) -> bool:
         """Whether the request must be decided on before the daemon hears of it."""
@@ -57,11 +60,10 @@ class RepoGatekeeper:
     ) -> Forward | Denial:
         """Forward or deny. Grants count as they are once all facts are in."""
         try:
-            request = parse(body, matched)
-        except MalformedError as exc:
-            decision: Forward | Denial = malformed(f"{exc.message}: {exc.hint}" if exc.hint else exc.message)
-        else:
-            decision = await self._decide(request)
+            decision = await self._judge(matched, body)
+        except Exception as exc:
+            self._undecided(matched.route.name, exc, peer)
+            raise
         if isinstance(decision, Denial):
             self._denied(matched.route.name, decision, peer)
         return decision
@@ -69,6 +71,13 @@ class RepoGatekeeper:
     def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
         """A denial that needed no decision, such as an unknown endpoint."""
         self._denied(head.method, denial, peer)
+
+    async def _judge(self, matched: Matched, body: bytes) -> Forward | Denial:
+        try:
+            request = parse(body, matched)
+        except MalformedError as exc:
+            return malformed(f"{exc.message}: {exc.hint}" if exc.hint else exc.message)
+        return await self._decide(request)
 
     async def _decide(self, request: Inspected) -> Forward | Denial:
         """Ask until there is nothing left to ask; the grants are those of the moment of deciding."""
@@ -91,6 +100,14 @@ class RepoGatekeeper:
             "gate.denied repo=%s route=%s rules=%s uid=%d pid=%d",
             self.repo.name, route, ",".join(denial.codes()), peer.uid, peer.pid,
         )  # fmt: skip
+        if self.audit is not None:
+            self.audit.denied(self.repo, peer, route, denial)
+
+    def _undecided(self, route: str, failure: Exception, peer: Peer) -> None:
+        """What cannot be decided is refused too."""
+        if self.audit is not None:
+            code = failure.code if isinstance(failure, RdcError) else "gate-error"
+            self.audit.refused(self.repo, peer, route, (code,), str(failure))
 
 
 def host_paths(layout: Layout, config: GateConfig, repo: RepoConfig, upstream: Path) -> HostPaths:

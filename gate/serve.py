@@ -17,6 +17,7 @@ from base.files import make_directory
 from base.layout import Layout, RepoPaths
 from base.run_lock import held
 from cdi.probe import SystemProbe
+from gate.audit_writer import AuditWriter
 from gate.core.repo import GateConfig, RepoConfig
 from gate.daemon import DaemonClient
 from gate.gatekeeper import RepoGatekeeper, host_paths
@@ -90,6 +91,8 @@ class _Gate:
         self._serving: dict[str, _Serving] = {}
         self._seen: object = None
         self._problems: dict[str, str] = {}
+        self._audit = AuditWriter.of(layout, clock)
+        self._audit.start()
 
     async def follow(self) -> None:
         """Bring what is served and what the daemons can resolve up to date. Never raises an `RdcError`."""
@@ -108,8 +111,8 @@ class _Gate:
 
     def problems(self) -> tuple[str, ...]:
         """What is not served, and why."""
-        failure = self._state.failure
-        return (*self._problems.values(), *((failure,) if failure else ()))
+        found = (self._state.failure, self._audit.failure and f"audit log: {self._audit.failure}")
+        return (*self._problems.values(), *filter(None, found))
 
     async def close(self) -> None:
         """Stop serving."""
@@ -117,6 +120,7 @@ class _Gate:
         for serving in self._serving.values():
             await serving.daemon.close()
         self._serving.clear()
+        await self._audit.close()
 
     async def _follow_repos(self) -> None:
         seen = self._files.fingerprint()
@@ -157,6 +161,7 @@ class _Gate:
         daemon = DaemonClient(endpoint.upstream)
         host = host_paths(self._layout, self._config, config, endpoint.upstream)
         keeper = RepoGatekeeper(config, host, self._state, daemon)
+        keeper.audit = self._audit
         await self._server.add_repo(endpoint, keeper)
         self._serving[config.guid] = _Serving(endpoint=endpoint, keeper=keeper, daemon=daemon)
         _log.info("gate.repo_added repo=%s socket=%s", config.name, endpoint.socket)

@@ -82,6 +82,15 @@ class GateMachine:
         finally:
             self._gate = None
 
+    def kill(self) -> None:
+        """End the gate as a crash would, and remove the sockets that it leaves, so that `start` waits."""
+        assert self._gate is not None
+        self._gate.kill()
+        self._gate.wait()
+        self._gate = None
+        for left in (self.root / "run/rediacc").rglob("*.sock"):
+            left.unlink()
+
     def write_spec(self, name: str, document: Mapping[str, object]) -> None:
         """Put a spec where the machine's specs lie, by rename, as nvidia-ctk's own service does."""
         temporary = self.spec_dir / f".{name}.tmp"
