@@ -24,7 +24,7 @@ from base.errors import AccessError, DamagedError, MalformedError, RdcError
 from base.files import fsync_directory, make_directory, remove_durably, write_atomic
 from base.layout import Layout
 from gate.core.audit_chain import Actor, Entry, Event, Record, Tip, chain, line_hash, parse
-from gate.core.audit_verify import FileCheck, FileChecker, Report, Thinned, judge, thin
+from gate.core.audit_verify import FileCheck, FileChecker, Report, Thinned, judge, without_denials
 from grants.lock import locked
 
 FILE_MAX_BYTES = 10 * 1024 * 1024
@@ -59,6 +59,11 @@ class _Opened:
         self.rotated = rotated
         self._stream = stream
         self._size = os.fstat(stream.fileno()).st_size
+
+    def ends_by(self, seq: int) -> bool:
+        """Whether its last line that can be read is `seq` or an earlier one."""
+        end = _end_of(self._stream.fileno(), self._size)
+        return end is not None and end.tip.seq <= seq
 
     def lines(self) -> Iterator[bytes]:
         """Every line with its newline; the last one may lack it."""
@@ -148,13 +153,15 @@ class AuditLog:
         return tuple(found[-count:] if count else ())
 
     def after(self, seq: int) -> tuple[Record, ...]:
-        """The lines behind line `seq`, oldest first; older files are not read.
+        """The lines behind line `seq`, oldest first; without new ones only the log's end is looked at.
 
         Raises:
             AccessError: the log may not be read.
         """
         found: list[Record] = []
         with self._snapshot() as files:
+            if files and files[-1].ends_by(seq):
+                return ()
             for each in files:
                 if each.rotated is None or each.rotated.last_seq > seq:
                     found += [record for record in _records(each) if record.seq > seq]
@@ -279,7 +286,7 @@ class AuditLog:
         check = checker.done()
         if check.problems or check.first_seq is None or check.tip is None or check.torn_bytes:
             return tip
-        content, removed = thin(lines)
+        content, removed = without_denials(lines)
         target = old.path.with_name(f"audit.{old.last_seq:0{_DIGITS}d}.thin.jsonl")
         write_atomic(target, content, mode=_MODE)
         told = Thinned(
@@ -381,12 +388,9 @@ def _records(opened: _Opened) -> Iterator[Record]:
 
 
 def _check(opened: _Opened, expect: Tip | None) -> FileCheck:
-    rotated = opened.rotated
-    checker = FileChecker(
-        opened.path.name,
-        thin=rotated is not None and rotated.thin,
-        expect_seq=None if expect is None else expect.seq,
-    )
+    thin = opened.rotated is not None and opened.rotated.thin
+    expect_seq = None if expect is None else expect.seq
+    checker = FileChecker(opened.path.name, thin=thin, expect_seq=expect_seq)
     torn = b""
     for line in opened.lines():
         if line.endswith(b"\n"):

@@ -1,5 +1,6 @@
 """Granting and revoking as an operator means it: store, projection, and the daemon's word."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -78,9 +79,14 @@ class Gpu:
             RdcError: the store or the audit log cannot be read or written. What comes after (projection,
                 daemon) is no error any more: the grant is recorded then, and `readiness` tells what is wrong.
         """
-        outcome = self._store.grant(
-            requests, load_catalog=self.catalog, probe=self._probe, repo_names=self._names, dry_run=dry_run
-        )
+        with contextlib.nullcontext() if dry_run else self._journal.granting(repo):
+            outcome = self._store.grant(
+                requests,
+                load_catalog=self.catalog,
+                probe=self._probe,
+                repo_names=self._names,
+                dry_run=dry_run,
+            )
         if dry_run:
             return Granted(outcome=outcome, readiness=None)
         devices = tuple(grant.device for grant in outcome.change.granted)

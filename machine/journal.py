@@ -10,6 +10,7 @@ import os
 import pwd
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from base.clock import Clock
@@ -18,6 +19,7 @@ from base.layout import Layout
 from gate.audit import AuditLog
 from gate.core.audit_chain import Actor, AuditedRepo, Entry, Event
 from gate.core.repo import RepoConfig
+from grants.core.broken import GrantRefusedError
 from grants.core.model import Grant, RepoGuid, format_instant
 from grants.core.rules import Change
 from machine.core.engine_info import Holder
@@ -84,6 +86,18 @@ class Journal:
         except BaseException:
             lost = (*change.granted, *change.revoked, *change.expired)
             self._try([self._grant(Event.GRANT_FAILED, each) for each in lost])
+            raise
+
+    @contextmanager
+    def granting(self, repo: RepoConfig) -> Iterator[None]:
+        """The block grants devices to the repo; that the rules refuse it is recorded."""
+        try:
+            yield
+        except GrantRefusedError as exc:
+            rules = tuple(dict.fromkeys(each.rule.value for each in exc.broken))
+            devices = ", ".join(dict.fromkeys(each.device for each in exc.broken if each.device))
+            told = self._of_repo(Event.GRANT_REFUSED, repo, subject=devices, detail=exc.message)
+            self._try([replace(told, rules=rules)])
             raise
 
     @contextmanager

@@ -41,6 +41,7 @@ class Event(StrEnum):
     GRANT_GRANTED = "grant.granted"
     GRANT_REVOKED = "grant.revoked"
     GRANT_EXPIRED = "grant.expired"
+    GRANT_REFUSED = "grant.refused"
     GRANT_FAILED = "grant.failed"
     CONTAINER_STOPPED = "container.stopped"
     REPO_CREATED = "repo.created"

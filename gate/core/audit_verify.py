@@ -218,7 +218,7 @@ def judge(files: Sequence[FileCheck], *, expect: Tip | None = None) -> Report:
     )
 
 
-def thin(lines: Iterable[bytes]) -> tuple[bytes, int]:
+def without_denials(lines: Iterable[bytes]) -> tuple[bytes, int]:
     """A file without its denials, and how many lines those were."""
     kept, removed = [], 0
     for line in lines:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gate.core.audit_chain import Entry, Event, Tip, chain, line_hash, parse
-from gate.core.audit_verify import Break, FileCheck, FileChecker, Report, Thinned, judge, thin
+from gate.core.audit_verify import Break, FileCheck, FileChecker, Report, Thinned, judge, without_denials
 from tests.gate.test_audit_chain import DENIED, NOW, WHO
 
 GRANTED = Entry(at=NOW, event=Event.GRANT_GRANTED, actor=WHO, subject="nvidia.com/gpu=0")
@@ -141,7 +141,7 @@ def thinned_log() -> tuple[list[bytes], list[bytes]]:
     """A thinned file of lines 1 to 6, and the lines after it; the last one tells of the thinning."""
     lines = lines_of(9)
     full = check(lines[:6], "full")
-    content, removed = thin(lines[:6])
+    content, removed = without_denials(lines[:6])
     assert removed == 2
     assert full.first_seq is not None
     assert full.tip is not None

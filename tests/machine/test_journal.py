@@ -11,6 +11,7 @@ from gate.audit import AuditLog
 from gate.core.audit_chain import Actor, Entry
 from gate.core.repo import RepoConfig
 from gate.repos import RepoFiles
+from grants.core.broken import GrantRefusedError
 from grants.core.model import GrantRequest, RepoGuid
 from grants.store import GrantStore
 from machine import deletion
@@ -91,6 +92,19 @@ def test_a_grant_whose_end_came_is_told_when_it_is_dropped(layout: Layout, repo:
     clock.sleep(10)
     gpu.grant(repo, [request(repo, "nvidia.com/gpu=1")])
     assert sorted(events(layout)[2:]) == [("grant.expired", DEVICE), ("grant.granted", "nvidia.com/gpu=1")]
+
+
+def test_a_refused_grant_is_recorded(layout: Layout, repo: RepoConfig) -> None:
+    gpu = Gpu(layout, FakeClock())
+    for dry_run in (True, False):
+        with pytest.raises(GrantRefusedError):
+            gpu.grant(repo, [request(repo), request(repo, "vendor.com/thing=0")], dry_run=dry_run)
+    (entry,) = told(layout)[1:]
+    assert (entry.event, entry.subject, entry.rules) == (
+        "grant.refused",
+        "vendor.com/thing=0",
+        ("unknown-device",),
+    )
 
 
 def test_forced_stops_are_recorded(layout: Layout, repo: RepoConfig) -> None:

@@ -59,6 +59,7 @@ def test_grants_and_forced_stops_stand_beside_it(each_gated: Gated) -> None:
     ).strip()
     machine.rdc("repo", "gpu", "revoke", REPO, "--all", "--stop")
     each_gated.gate.ok("rm", "-f", holder)
+    wait_for(machine, since, "container.stopped")  # by rdc, or by the gate's watcher where that was quicker
     rows = [row for row in tail(machine, "--repo", REPO) if int(str(row["seq"])) > since]
     told = [(row["event"], row["subject"]) for row in rows if row["event"] != "request.denied"]
     assert told[:2] == [("grant.granted", "nvidia.com/gpu=0"), ("grant.revoked", "nvidia.com/gpu=0")]
