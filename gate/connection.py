@@ -222,6 +222,7 @@ class ClientConnection(Stream):
         try:
             return exchange.feed(view)
         except HttpError as error:
+            self.repo.gatekeeper.unreadable(error, peer=self.peer)
             exchange.malformed(error)
             return len(view)
 
@@ -235,6 +236,7 @@ class ClientConnection(Stream):
     def _malformed(self, error: HttpError) -> None:
         """Answer bytes that are no request, and end: nothing after them can be understood."""
         exchange = self.exchange
+        self.repo.gatekeeper.unreadable(error, peer=self.peer)
         if exchange is not None:
             exchange.malformed(error)
             return

@@ -16,7 +16,7 @@ from gate.core.policy import Context, Forward, HostPaths, Inspected
 from gate.core.repo import GateConfig, RepoConfig
 from gate.core.router import Matched
 from gate.daemon import DaemonClient
-from gate.http.message import RequestHead
+from gate.http.message import HttpError, RequestHead
 from gate.lookups import Answers
 from gate.ports import Peer
 from gate.state import MachineState
@@ -71,6 +71,11 @@ class RepoGatekeeper:
     def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
         """A denial that needed no decision, such as an unknown endpoint."""
         self._denied(head.method, denial, peer)
+
+    def unreadable(self, error: HttpError, *, peer: Peer) -> None:
+        """Bytes that are no request."""
+        if self.audit is not None:
+            self.audit.refused(self.repo, peer, "-", (error.rule.value,), error.message)
 
     async def _judge(self, matched: Matched, body: bytes) -> Forward | Denial:
         try:

@@ -12,7 +12,7 @@ from typing import Protocol
 from gate.core.denial import Denial
 from gate.core.policy import Forward
 from gate.core.routes import Matched
-from gate.http.message import RequestHead
+from gate.http.message import HttpError, RequestHead
 
 Match = Callable[[str, bytes], Matched | Denial]
 """`gate.core.routes.match`: a pure function of method and target."""
@@ -71,4 +71,8 @@ class Gatekeeper(Protocol):
 
     def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
         """Told of every denial that did not come from `inspect`, for the audit log. Must not block."""
+        ...
+
+    def unreadable(self, error: HttpError, *, peer: Peer) -> None:
+        """Told of bytes that were refused because they are no request. Must not block."""
         ...

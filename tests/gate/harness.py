@@ -13,7 +13,7 @@ from gate.core.denial import Denial
 from gate.core.inspected import PARSERS
 from gate.core.policy import Forward
 from gate.core.routes import Matched
-from gate.http.message import RequestHead
+from gate.http.message import HttpCode, HttpError, RequestHead
 from gate.limits import Limits
 from gate.metrics import GateMetrics, Outcome
 from gate.ports import Peer, RepoEndpoint
@@ -33,6 +33,7 @@ class FakeGatekeeper:
     decide: Callable[[Matched, RequestHead, bytes], Awaitable[Forward | Denial]] | None = None
     inspected: list[tuple[str, bytes, Peer]] = field(default_factory=list)
     refusals: list[tuple[Denial, Peer]] = field(default_factory=list)
+    unread: list[tuple[HttpCode, Peer]] = field(default_factory=list)
 
     def inspects(self, matched: Matched) -> bool:
         return matched.route.name in PARSERS
@@ -48,6 +49,9 @@ class FakeGatekeeper:
 
     def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
         self.refusals.append((denial, peer))
+
+    def unreadable(self, error: HttpError, *, peer: Peer) -> None:
+        self.unread.append((error.rule, peer))
 
 
 @dataclass

@@ -10,6 +10,7 @@ from gate.core.audit_chain import Actor, Entry, Event, Tip
 from gate.core.denial import Denial as Refusal
 from gate.core.denial import Rule, broken
 from gate.core.policy import Forward
+from gate.http.message import HttpCode, HttpError
 from tests.fake_clock import FakeClock
 from tests.gate.test_gatekeeper import DEVICE, HEAD, PEER, Desk
 from tests.gate.test_gatekeeper import desk as desk  # noqa: PLC0414 - a fixture
@@ -49,12 +50,14 @@ async def test_every_refusal_is_recorded_and_nothing_else(
     await desk.ask("POST", "/v1.51/containers/create", body)
     await desk.ask("POST", "/v1.51/containers/create", b"{")
     desk.keeper.refused(HEAD, Refusal(status=403, broken=(broken(Rule.PLUGINS, "no"),)), peer=PEER)
+    desk.keeper.unreadable(HttpError(HttpCode.TIMEOUT, "too slow"), peer=PEER)
     assert isinstance(await desk.ask("POST", "/v1.51/containers/create", {"Image": "x"}), Forward)
     entries = await written(desk, collected)
     assert [(entry.subject, set(entry.rules)) for entry in entries] == [
         ("container.create", {"grant-missing", "privileged"}),
         ("container.create", {"malformed"}),
         ("POST", {"plugins"}),
+        ("-", {HttpCode.TIMEOUT.value}),
     ]
     for entry in entries:
         assert entry.actor == Actor(uid=PEER.uid, gid=PEER.gid, pid=PEER.pid)
