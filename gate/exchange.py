@@ -9,10 +9,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from base.errors import RdcError
-from gate.answers import merge_warnings, rewritable
+from gate.answers import PING_ROUTES, HeldAnswer, change_of, rewritable
 from gate.core.denial import Denial
 from gate.core.policy import Forward
 from gate.core.tar_scan import TarScan
+from gate.core.versions import capped_head, with_version
 from gate.http.body import BodyReader, reader_for
 from gate.http.encode import (
     CONTINUE,
@@ -79,7 +80,7 @@ class Exchange:
         self._scan: TarScan | None = None
         self._replay: bytes | None = None
         self._warnings: tuple[str, ...] = ()
-        self._answer: tuple[ResponseHead, bytearray] | None = None
+        self._answer: HeldAnswer | None = None
         self.keep_alive = head.keep_alive
         self.response_done = False
         self.response_started_ = False
@@ -266,6 +267,9 @@ class Exchange:
         self._connection.body_wanted()
 
     def _ask(self, wire: bytes, *, replay: bool) -> None:
+        version = self._connection.repo.gatekeeper.api_version
+        if version is not None:
+            wire = with_version(wire, version)
         self._replay = wire if replay else None
         self._upstream = self._connection.upstream_for(self, self._head.method, wire, replay=replay)
 
@@ -279,8 +283,11 @@ class Exchange:
             self._switch(head, data, end)
             return
         connection = self._connection
-        if self._warnings and rewritable(head, connection.limits.rewritten_answer_bytes):
-            self._answer = (head, bytearray())
+        if self._name in PING_ROUTES:
+            head = capped_head(head)
+        change, limit = change_of(self._name, self._warnings), connection.limits.rewritten_answer_bytes
+        if change is not None and rewritable(head, limit):
+            self._answer = HeldAnswer(head, limit, change)
             self.response_data(data[end:], complete=complete)
             return
         if head.framing is Framing.CLOSE or connection.repo.draining:
@@ -297,13 +304,8 @@ class Exchange:
     def response_data(self, data: memoryview | bytes, *, complete: bool) -> None:
         """Pass more of the body on."""
         if self._answer is not None:
-            head, body = self._answer
-            body += data
-            if complete:
-                rewritten = merge_warnings(bytes(body), self._warnings)
-                start = encode_response_head(head, close=not self.keep_alive, content_length=len(rewritten))
-                self._connection.send(start + rewritten)
-        elif data:
+            data = self._answer.feed(data, complete=complete, close=not self.keep_alive)
+        if data:
             self._connection.relay(data)
         if complete:
             self._response_done(Outcome.ANSWERED)

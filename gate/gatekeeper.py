@@ -16,6 +16,7 @@ from gate.core.policy import Context, Forward, HostPaths, Inspected
 from gate.core.repo import GateConfig, RepoConfig
 from gate.core.router import Matched
 from gate.daemon import DaemonClient
+from gate.guard import ALWAYS_SERVED, Guard
 from gate.http.message import HttpError, RequestHead
 from gate.lookups import Answers
 from gate.ports import Peer
@@ -36,19 +37,29 @@ class RepoGatekeeper:
         host: what the rules must know of this host.
         state: grants and specs.
         daemon: the repo's daemon, for the gate's own questions.
+        guard: whether that daemon may be served at all.
     """
 
-    def __init__(self, repo: RepoConfig, host: HostPaths, state: MachineState, daemon: DaemonClient) -> None:
+    def __init__(
+        self, repo: RepoConfig, host: HostPaths, state: MachineState, daemon: DaemonClient, guard: Guard
+    ) -> None:
         self.repo = repo
+        self._guard = guard
         self._host = host
         self._state = state
         self._daemon = daemon
         self.audit: AuditWriter | None = None
         """Where refusals are recorded."""
 
+    @property
+    def api_version(self) -> str | None:
+        """The newest version that was audited, where the daemon's own is newer."""
+        return self._guard.api_version
+
     def inspects(self, matched: Matched) -> bool:
         """Whether the request must be decided on before the daemon hears of it."""
-        return matched.route.name in PARSERS
+        name = matched.route.name
+        return name in PARSERS or not (self._guard.open or name in ALWAYS_SERVED)
 
     async def inspect(
         self,
@@ -60,7 +71,7 @@ class RepoGatekeeper:
     ) -> Forward | Denial:
         """Forward or deny. Grants count as they are once all facts are in."""
         try:
-            decision = await self._judge(matched, body)
+            decision = await self._guard.admit(matched) or await self._judge(matched, body)
         except Exception as exc:
             self._undecided(matched.route.name, exc, peer)
             raise
@@ -78,6 +89,9 @@ class RepoGatekeeper:
             self.audit.refused(self.repo, peer, "-", (error.rule.value,), error.message)
 
     async def _judge(self, matched: Matched, body: bytes) -> Forward | Denial:
+        """What the rules say; what none is about passes as it came."""
+        if matched.route.name not in PARSERS:
+            return Forward(target=matched.target, content_type=matched.route.content_type, body=body or None)
         try:
             request = parse(body, matched)
         except MalformedError as exc:

@@ -51,11 +51,15 @@ class RepoEndpoint:
 class Gatekeeper(Protocol):
     """Decides for one repo. Called on the event loop; an exception refuses the request (fail closed)."""
 
+    @property
+    def api_version(self) -> str | None:
+        """The API version that requests without one are given; None leaves them the daemon's own."""
+        ...
+
     def inspects(self, matched: Matched) -> bool:
         """Whether `inspect` must be asked before the daemon hears of this request.
 
-        Cheap, and the same answer for the same route. Where it is False the canonical request passes with
-        its body as the client sent it (re-framed).
+        Cheap. Where it is False the canonical request passes with its body as the client sent it (re-framed).
         """
         ...
 

@@ -9,6 +9,7 @@ import grp
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from base.clock import Clock, SystemClock
@@ -18,9 +19,11 @@ from base.layout import Layout, RepoPaths
 from base.run_lock import held
 from cdi.probe import SystemProbe
 from gate.audit_writer import AuditWriter
+from gate.core.audit_chain import Event
 from gate.core.repo import GateConfig, RepoConfig
 from gate.daemon import DaemonClient
 from gate.gatekeeper import RepoGatekeeper, host_paths
+from gate.guard import Guard
 from gate.health import SOCKET_NAME, health
 from gate.limits import Limits
 from gate.metrics import GateMetrics
@@ -29,12 +32,16 @@ from gate.projections import Projections
 from gate.repos import RepoFiles
 from gate.server import GateServer
 from gate.state import MachineState
+from gate.watcher import Stopped, Watcher
 from grants.core.model import RepoGuid
 from grants.store import GrantStore
 
 _log = logging.getLogger(__name__)
 
 POLL_S = 0.25
+
+MEMORY = "runs.json"
+"""In a repo's private directory: what its watcher has seen lawful."""
 
 
 async def serve(
@@ -73,6 +80,9 @@ class _Serving:
     endpoint: RepoEndpoint
     keeper: RepoGatekeeper
     daemon: DaemonClient
+    guard: Guard
+    watcher: Watcher
+    watching: asyncio.Task[None]
 
 
 class _Gate:
@@ -83,6 +93,7 @@ class _Gate:
         store = GrantStore(layout, clock)
         spec_dirs = tuple(map(Path, config.cdi_spec_dirs)) or (layout.cdi_spec_dir,)
         self._layout = layout
+        self._clock = clock
         self._files = RepoFiles(layout)
         self._config = config
         self._server = GateServer(limits=_limits(config))
@@ -103,6 +114,9 @@ class _Gate:
         await self._projections.follow(
             {RepoGuid(guid): serving.daemon for guid, serving in self._serving.items()}
         )
+        snapshot = await self._state.current()
+        for serving in self._serving.values():
+            serving.watcher.notice(snapshot)
 
     def repos(self) -> Mapping[str, GateMetrics]:
         """The counters of each served repo, by name."""
@@ -111,14 +125,15 @@ class _Gate:
 
     def problems(self) -> tuple[str, ...]:
         """What is not served, and why."""
-        found = (self._state.failure, self._audit.failure and f"audit log: {self._audit.failure}")
+        barred = (serving.guard.problem for serving in self._serving.values())
+        found = (*barred, self._state.failure, self._audit.failure and f"audit log: {self._audit.failure}")
         return (*self._problems.values(), *filter(None, found))
 
     async def close(self) -> None:
         """Stop serving."""
         await self._server.close()
         for serving in self._serving.values():
-            await serving.daemon.close()
+            await _end(serving)
         self._serving.clear()
         await self._audit.close()
 
@@ -147,6 +162,8 @@ class _Gate:
             serving = self._serving.get(config.guid)
             if serving is not None and serving.endpoint == endpoint:
                 serving.keeper.repo = config
+                serving.guard.configure(config)
+                serving.watcher.configure(config)
                 return
             if serving is not None:
                 await self._remove(config.guid)
@@ -160,16 +177,30 @@ class _Gate:
         _make_directories(self._layout.repo(config.guid))
         daemon = DaemonClient(endpoint.upstream)
         host = host_paths(self._layout, self._config, config, endpoint.upstream)
-        keeper = RepoGatekeeper(config, host, self._state, daemon)
+        paths = self._layout.repo(config.guid)
+        guard = Guard(config, daemon, endpoint.upstream, paths.cdi_spec_dir)
+        keeper = RepoGatekeeper(config, host, self._state, daemon, guard)
         keeper.audit = self._audit
+        watcher = Watcher(
+            config,
+            daemon,
+            guard,
+            self._state,
+            clock=self._clock,
+            memory=paths.private / MEMORY,
+            on_stopped=partial(_stopped, self._audit, config),
+        )
         await self._server.add_repo(endpoint, keeper)
-        self._serving[config.guid] = _Serving(endpoint=endpoint, keeper=keeper, daemon=daemon)
+        watching = asyncio.get_running_loop().create_task(watcher.run(), name=f"watch {config.name}")
+        self._serving[config.guid] = _Serving(
+            endpoint=endpoint, keeper=keeper, daemon=daemon, guard=guard, watcher=watcher, watching=watching
+        )
         _log.info("gate.repo_added repo=%s socket=%s", config.name, endpoint.socket)
 
     async def _remove(self, guid: str) -> None:
         serving = self._serving.pop(guid)
         await self._server.remove_repo(guid)
-        await serving.daemon.close()
+        await _end(serving)
         _log.info("gate.repo_removed repo=%s", serving.endpoint.name)
 
     def _problem(self, source: str, message: str) -> None:
@@ -180,6 +211,26 @@ class _Gate:
     def _forget_problems(self, still: set[str]) -> None:
         for source in self._problems.keys() - still:
             del self._problems[source]
+
+
+async def _end(serving: _Serving) -> None:
+    serving.watching.cancel()
+    await asyncio.wait((serving.watching,))
+    await serving.daemon.close()
+
+
+def _stopped(audit: AuditWriter, repo: RepoConfig, stopped: Stopped) -> None:
+    _log.warning(
+        "gate.stopped repo=%s container=%s name=%s devices=%s rule=%s",
+        repo.name, stopped.container[:12], stopped.name, ",".join(stopped.devices) or "-",
+        stopped.reason.rule.value,
+    )  # fmt: skip
+    rules = (stopped.reason.rule.value,)
+    detail = f"stopped {stopped.name}: {stopped.reason.detail}"
+    entry = audit.own(
+        Event.CONTAINER_STOPPED, repo=repo, subject=stopped.container, rules=rules, detail=detail
+    )
+    audit.record(entry)
 
 
 def _endpoint(layout: Layout, config: RepoConfig) -> RepoEndpoint:

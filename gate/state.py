@@ -18,6 +18,7 @@ from cdi.core.names import QualifiedName
 from cdi.core.resolve import Probe
 from cdi.directories import fingerprint, load_catalog
 from gate.core.policy import Granted, NotGranted, Unusable
+from gate.core.watch import Permit
 from grants.core.machine import GrantState, MachineView
 from grants.core.model import RepoGuid
 from grants.core.table import GrantTable
@@ -40,7 +41,7 @@ class Snapshot:
 
 
 class GrantsNow:
-    """One repo's grants at one instant: a `gate.core.policy.GrantView`.
+    """One repo's grants at one instant: a `gate.core.policy.GrantView`, and a `gate.core.watch.Permits`.
 
     Device nodes are looked at once, when first asked for: lstat on `/dev`, which does not block.
     """
@@ -64,6 +65,19 @@ class GrantsNow:
         if status.live:
             return Granted()
         return NotGranted(reason=_WORDS[status.state], detail=status.reason)
+
+    @property
+    def known(self) -> bool:
+        """Whether the grants could be read."""
+        return not self._snapshot.failure
+
+    def permit(self, device: QualifiedName) -> Permit:
+        """As `status`, with the end of a live grant."""
+        status = self.status(device)
+        if isinstance(status, NotGranted):
+            return Permit(reason=status.reason, detail=status.detail)
+        grant = self._snapshot.table.get(self._repo, device)
+        return Permit(reason=None, until=None if grant is None else grant.expires_at)
 
     def names(self) -> tuple[QualifiedName, ...]:
         """Every device that the repo may use now."""

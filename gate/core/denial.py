@@ -17,6 +17,7 @@ class Rule(StrEnum):
     """Why a request was refused. The values are stable: tests, audit and metrics use them."""
 
     MALFORMED = "malformed"
+    DAEMON_PRECONDITION = "daemon-precondition"
     API_VERSION = "api-version"
     UNKNOWN_ENDPOINT = "unknown-endpoint"
     PLUGINS = "plugins"
@@ -101,6 +102,7 @@ _BUILDER_DIRS = "or the operator sets cdi-spec-dirs in its daemon.json to the di
 
 REMEDIES: Mapping[Rule, str] = MappingProxyType(
     {
+        Rule.DAEMON_PRECONDITION: "ask the operator to look at 'rdc doctor REPO'",
         Rule.MALFORMED: "send the request as Docker's API describes it",
         Rule.API_VERSION: "use an API version from 1.24 to 1.51, for example DOCKER_API_VERSION=1.51",
         Rule.UNKNOWN_ENDPOINT: "use an endpoint of Docker's API up to version 1.51",

@@ -95,7 +95,8 @@ class RepoPolicy:
 class RepoConfig:
     """One repo.
 
-    `upstream` is `managed` for a daemon of its own, else the path of an existing daemon's socket.
+    `upstream` is `managed` for a daemon of its own, else the path of an existing daemon's socket. `accept`
+    are the preconditions of `gate.core.preconditions` that its daemon may leave unmet.
     """
 
     name: RepoName
@@ -103,6 +104,7 @@ class RepoConfig:
     upstream: str = MANAGED
     trust: Trust = Trust.OWNER
     socket_group: str | None = None
+    accept: tuple[str, ...] = ()
     policy: RepoPolicy = field(default_factory=RepoPolicy)
 
     @property
@@ -126,6 +128,7 @@ class RepoConfig:
             upstream=upstream if upstream == MANAGED else clean_path(upstream.removeprefix("unix://")),
             trust=Trust(str(document.get("trust", Trust.OWNER))),
             socket_group=None if group is None else str(group),
+            accept=tuple(cast("list[str]", document.get("accept", []))),
             policy=parse_policy(cast("Mapping[str, Setting]", document.get("policy", {})), source),
         )
 
@@ -138,6 +141,7 @@ class RepoConfig:
             "upstream": self.upstream if self.managed else f"unix://{self.upstream}",
             "trust": self.trust.value,
             "socket_group": self.socket_group,
+            "accept": list(self.accept),
             "policy": self.policy.to_document(),
         }
         return _HEADER.encode() + yaml.safe_dump(document, sort_keys=False, allow_unicode=False).encode()
@@ -145,6 +149,7 @@ class RepoConfig:
 
 _HEADER = """\
 # One repo of this machine. The gate reads changes without a restart.
+# accept: what the daemon of this repo may lack of what 'rdc doctor' asks for, for example [experimental]
 # policy widens what is not hardware: the empty default is the strict set. Devices are granted with
 # 'rdc repo gpu grant', never here.
 #   bind_roots: host directories that containers may bind, for example [/srv/data]

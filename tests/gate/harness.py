@@ -31,6 +31,7 @@ class FakeGatekeeper:
     """Inspects what its routes say, and answers with what the test says."""
 
     decide: Callable[[Matched, RequestHead, bytes], Awaitable[Forward | Denial]] | None = None
+    api_version: str | None = None
     inspected: list[tuple[str, bytes, Peer]] = field(default_factory=list)
     refusals: list[tuple[Denial, Peer]] = field(default_factory=list)
     unread: list[tuple[HttpCode, Peer]] = field(default_factory=list)

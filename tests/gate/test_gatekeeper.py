@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from base.errors import UnreachableError
 from base.layout import Layout
 from gate.core.denial import Denial, Rule
 from gate.core.policy import Forward
@@ -11,8 +12,10 @@ from gate.core.repo import GateConfig, RepoConfig, RepoName, RepoPolicy
 from gate.core.routes import Matched, match
 from gate.daemon import DaemonClient
 from gate.gatekeeper import RepoGatekeeper, host_paths
+from gate.guard import Guard
 from gate.http.message import RequestHead
 from gate.ports import Peer
+from tests.gate.docker_stub import DockerStub
 from tests.gate.stub_upstream import StubUpstream, reply
 from tests.gate.test_state import World
 from tests.gate.test_state import world as world  # noqa: PLC0414 - a fixture
@@ -34,7 +37,10 @@ class Desk:
         self.client = DaemonClient(daemon.path)
         host = host_paths(world.machine.layout, GateConfig(), repo, daemon.path)
         self.projection = host.projection
-        self.keeper = RepoGatekeeper(repo, host, world.state, self.client)
+        docker = DockerStub(daemon)
+        guard = Guard(repo, self.client, daemon.path, world.machine.layout.repo(A).cdi_spec_dir)
+        self.docker, self.guard = docker, guard
+        self.keeper = RepoGatekeeper(repo, host, world.state, self.client, guard)
 
     async def ask(self, method: str, target: str, body: object = None) -> Forward | Denial:
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -46,7 +52,8 @@ class Desk:
 
 @pytest.fixture
 async def desk(world: World, short_dir: Path) -> AsyncIterator[Desk]:
-    repo = RepoConfig(name=RepoName("gpu-a"), guid=A, upstream=str(short_dir / "d.sock"))
+    upstream = str(short_dir / "d.sock")
+    repo = RepoConfig(name=RepoName("gpu-a"), guid=A, upstream=upstream, accept=("cdi-spec-dirs",))
     async with StubUpstream(short_dir / "d.sock") as daemon:
         made = Desk(world, daemon, repo)
         yield made
@@ -70,7 +77,8 @@ async def test_the_grants_of_the_moment_decide(world: World, desk: Desk) -> None
     assert [each["DeviceIDs"] for each in requests] == [["nvidia.com/gpu=0"]]
     world.store.revoke_all(A)
     assert codes(await desk.ask("POST", "/v1.51/containers/create", body)) == (Rule.GRANT_MISSING,)
-    assert not desk.daemon.requests, "nothing had to be asked"
+    asked = {each.target for each in desk.daemon.requests}
+    assert asked <= {"/info", "/version"}, "nothing had to be asked but what daemon this is"
 
 
 async def test_a_start_is_decided_on_what_the_daemon_says_of_the_container(world: World, desk: Desk) -> None:
@@ -98,8 +106,7 @@ async def test_an_exec_is_looked_up_and_its_container_judged(world: World, desk:
 
 async def test_buildkit_is_open_while_the_projection_is_all_that_the_daemon_reads(desk: Desk) -> None:
     for directory, expected in ((desk.projection, ()), ("/etc/cdi", (Rule.BUILDER_DEVICES,))):
-        info = {"ServerVersion": "28.5.2", "CDISpecDirs": [directory]}
-        desk.daemon.routes["GET /info"] = reply(json.dumps(info).encode())
+        desk.docker.info["CDISpecDirs"] = [directory]
         for target in ("/session", "/v1.51/grpc"):
             decision = await desk.ask("POST", target)
             assert (decision.codes() if isinstance(decision, Denial) else ()) == expected
@@ -109,7 +116,8 @@ async def test_a_question_without_an_answer_is_a_refusal(desk: Desk) -> None:
     desk.daemon.routes["GET /containers/c/json"] = reply(b"oops", status="500 Internal Server Error")
     assert codes(await desk.ask("POST", "/v1.51/containers/c/start")) == (Rule.LOOKUP_FAILED,)
     await desk.daemon.stop()
-    assert codes(await desk.ask("POST", "/v1.51/containers/c/restart")) == (Rule.LOOKUP_FAILED,)
+    with pytest.raises(UnreachableError):
+        await desk.ask("POST", "/v1.51/containers/c/restart")
     await desk.daemon.start()
 
 
@@ -150,3 +158,41 @@ def test_everything_of_the_gates_own_is_protected(tmp_path: Path) -> None:
         assert any(one.is_relative_to(each) for each in paths.protected)
         assert any(one.resolve().is_relative_to(each) for each in paths.protected)
     assert {"/specs", "/data", "/up.sock"} <= set(paths.protected)
+
+
+async def test_before_a_daemon_that_may_not_be_served_everything_but_the_first_questions_is_refused(
+    desk: Desk,
+) -> None:
+    desk.docker.info["DefaultRuntime"] = "nvidia"
+    for target in ("/v1.51/containers/json", "/info", "/v1.51/images/x/json"):
+        assert codes(await desk.ask("GET", target)) == (Rule.DAEMON_PRECONDITION,)
+    assert codes(await desk.ask("POST", "/v1.51/containers/create", {})) == (Rule.DAEMON_PRECONDITION,)
+    for target in ("/_ping", "/version"):
+        matched = match("GET", target.encode())
+        assert isinstance(matched, Matched)
+        assert not desk.keeper.inspects(matched)
+    desk.docker.info["DefaultRuntime"] = "runc"
+    decision = await desk.ask("GET", "/v1.51/containers/json?all=1")
+    assert decision == Forward(target=b"/v1.51/containers/json?all=1")
+
+
+async def test_once_the_daemon_is_followed_requests_pass_without_asking(desk: Desk) -> None:
+    matched = match("GET", b"/v1.51/containers/json")
+    assert isinstance(matched, Matched)
+    assert desk.keeper.inspects(matched)
+    await desk.guard.followed()
+    assert not desk.keeper.inspects(matched)
+    asked = desk.docker.asked("/info")
+    assert isinstance(await desk.ask("POST", "/v1.51/containers/create", {"Image": "x"}), Forward)
+    assert desk.docker.asked("/info") == asked
+    desk.guard.lost()
+    assert desk.keeper.inspects(matched)
+
+
+async def test_a_newer_daemon_is_asked_for_the_audited_version(desk: Desk) -> None:
+    desk.docker.version["ApiVersion"] = "1.55"
+    await desk.ask("GET", "/containers/json")
+    assert desk.keeper.api_version == "1.51"
+    desk.docker.version["ApiVersion"] = "1.44"
+    await desk.ask("GET", "/containers/json")
+    assert desk.keeper.api_version is None

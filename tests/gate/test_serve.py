@@ -14,6 +14,7 @@ from gate.core.repo import RepoConfig, RepoName
 from gate.repos import RepoFiles
 from gate.serve import serve
 from tests.engine import request
+from tests.gate.docker_stub import DockerStub
 from tests.gate.harness import until
 from tests.gate.stub_upstream import StubUpstream
 
@@ -68,22 +69,29 @@ async def served(short_dir: Path) -> AsyncIterator[Served]:
 
 async def test_repos_come_change_and_go(served: Served, short_dir: Path) -> None:
     async with StubUpstream(short_dir / "one") as one, StubUpstream(short_dir / "two") as two:
+        DockerStub(one)
+        DockerStub(two)
         socket = served.repo("a", one.path)
         await until(socket.exists)
         assert stat.S_IMODE(socket.stat().st_mode) == 0o660
         assert stat.S_IMODE(socket.parent.joinpath("private").stat().st_mode) == 0o700
         assert await served.get(socket, "/_ping") == 200
-        assert [each.target for each in one.requests if each.target != "/info"] == ["/_ping"]
+        assert await served.get(socket, "/v1.51/containers/c/json") == 200
+        assert [each.target for each in one.requests if each.target.startswith("/v1.51")] == [
+            "/v1.51/containers/c/json"
+        ]
         served.repo("a", two.path)
         await until(lambda: two.requests)  # the gate asks the new daemon who it is
         assert await served.get(socket, "/version") == 200
-        assert two.requests[-1].target == "/version"
+        assert await served.get(socket, "/v1.51/images/json") == 200
+        assert two.requests[-1].target == "/v1.51/images/json"
         served.files.delete(RepoName("a"))
         await until(lambda: not socket.exists())
 
 
 async def test_a_broken_file_harms_nobody_and_is_told(served: Served, short_dir: Path) -> None:
     async with StubUpstream(short_dir / "one") as daemon:
+        DockerStub(daemon)
         socket = served.repo("good", daemon.path)
         await until(socket.exists)
         path = served.layout.repos_dir / "bad.yaml"
@@ -115,3 +123,29 @@ async def test_groups_own_sockets_and_unknown_ones_are_told(served: Served, shor
 async def test_one_gate_per_root(served: Served) -> None:
     with pytest.raises(RefusedError):
         await serve(served.layout)
+
+
+async def test_a_daemon_that_turns_bad_is_told_and_barred(served: Served, short_dir: Path) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        docker = DockerStub(daemon)
+        socket = served.repo("a", daemon.path)
+        await until(lambda: docker.streams)
+        assert await served.get(socket, "/info") == 200
+        docker.info["ExperimentalBuild"] = True
+        await docker.tell("reload", kind="daemon")
+        document = await served.health_of(1)
+        assert "experimental" in str(document["problems"])
+        assert await served.get(socket, "/info") == 403
+        assert await served.get(socket, "/_ping") == 200
+        path = served.layout.repos_dir / "a.yaml"
+        path.write_text(path.read_text().replace("accept: []", "accept: [experimental]"))
+        await served.health_of(0)
+        assert await served.get(socket, "/info") == 200
+
+
+async def test_what_holds_a_device_without_a_grant_ends(served: Served, short_dir: Path) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        docker = DockerStub(daemon)
+        docker.run("f" * 64, {"Devices": [{"PathOnHost": "/dev/kmsg"}]})
+        served.repo("a", daemon.path)
+        await until(lambda: docker.stopped == ["f" * 64])

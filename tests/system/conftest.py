@@ -1,6 +1,7 @@
 """One gate before one real daemon, shared by the tests of a module."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class Gated:
     def api_calls(self, since: int) -> list[str]:
         """What the daemon was asked since its log had this size, as `POST /v1.51/containers/create`.
 
-        Without `/info`, which the gate asks for itself from time to time.
+        Without what the gate asks for itself, which has no version in its path.
         """
         text = self.daemon.log_path.read_bytes()[since:].decode()
         found = []
@@ -46,19 +47,27 @@ class Gated:
                 found.append(f"{fields['method']} {fields['request-url']}")
             elif "Calling " in line:
                 found.append(line.split("Calling ", 1)[1].rstrip('"'))
-        return [call for call in found if not call.endswith("/info")]
+        return [call for call in found if "/v1." in call or call.endswith("/_ping")]
 
     def log_size(self) -> int:
         return self.daemon.log_path.stat().st_size
 
 
-def start_gated(engine: Engine) -> Iterator[Gated]:
+def start_gated(engine: Engine, *, more_specs: Mapping[str, object] | None = None) -> Iterator[Gated]:
+    """A daemon behind a gate; with `more_specs` it also reads this spec from a directory of its own."""
     with gate_machine() as machine:
         machine.write_spec("nvidia.json", example_spec("0", "1"))
         machine.start()
         placeholder = machine.root / "d.sock"
         repo = machine.create_repo(REPO, placeholder)
-        daemon = Daemon(engine, config={"cdi-spec-dirs": [repo["cdi_spec_dir"]], "debug": True})
+        directories = [repo["cdi_spec_dir"]]
+        if more_specs is not None:
+            directories.append(str(machine.root / "more"))
+            (machine.root / "more").mkdir()
+            (machine.root / "more/more.json").write_text(json.dumps(more_specs))
+            file = machine.root / f"etc/rediacc/repos/{REPO}.yaml"
+            file.write_text(file.read_text().replace("accept: []", "accept: [cdi-spec-dirs]"))
+        daemon = Daemon(engine, config={"cdi-spec-dirs": directories, "debug": True})
         try:
             placeholder.symlink_to(daemon.socket)
             daemon.start()

@@ -187,9 +187,15 @@ def test_a_damaged_store_stops_devices_and_nothing_else(gated: Gated) -> None:
 def test_repos_come_and_go_while_the_gate_runs(gated: Gated) -> None:
     pid = gated.machine.pid
     repo = gated.machine.create_repo("second", gated.machine.root / "second.sock")
+    file = gated.machine.root / "etc/rediacc/repos/second.yaml"
+    file.write_text(file.read_text().replace("accept: []", "accept: [cdi-spec-dirs]"))
     gated.machine.wait_for_socket(repo["socket"])
     (gated.machine.root / "second.sock").symlink_to(gated.daemon.socket)
     second = Docker(f"unix://{repo['socket']}", gated.gate.engine)
+    deadline = time.monotonic() + 10
+    while second.run("ps").returncode != 0:  # until the gate has read what the file accepts
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     assert second.ok(*RUN, IMAGE, "echo", "hi") == "hi\n"
     gated.grant("nvidia.com/gpu=0")
     assert "repo second" in denied(second, *RUN, "--device", "nvidia.com/gpu=0", *LIST)
