@@ -36,14 +36,14 @@ class StartRequest:
 
     def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
         """The container, then its mounts."""
-        return missing(_act_lookups(self.matched.params["id"], context, facts), facts)
+        return missing(act_lookups(self.matched.params["id"], context, facts), facts)
 
     def decide(self, context: Context, facts: Facts) -> Decision:
         """Forward by full id, or every reason why this container may not run now."""
         lookup = ContainerLookup(self.matched.params["id"])
         fact = facts.get(lookup)
         if not isinstance(fact, ContainerFact):
-            return _absent(lookup, facts)
+            return absent(lookup, facts)
         found = tuple(act_faults(fact, context, facts))
         if found:
             return refuse(found, context.repo.name)
@@ -56,13 +56,14 @@ class StartRequest:
         )
 
 
-def _act_lookups(ref: str, context: Context, facts: Facts) -> tuple[Lookup, ...]:
+def act_lookups(ref: str, context: Context, facts: Facts) -> tuple[Lookup, ...]:
+    """What `act_faults` must know of the container that `ref` names: itself, then its mounts."""
     lookup = ContainerLookup(ref)
     fact = facts.get(lookup)
     return (lookup, *(point_lookups(fact, context) if isinstance(fact, ContainerFact) else ()))
 
 
-def _absent(lookup: ContainerLookup, facts: Facts) -> Denial:
+def absent(lookup: ContainerLookup, facts: Facts) -> Denial:
     """A container that nobody could be asked about, or that does not exist.
 
     The daemon is not asked in either case: between the gate's question and the daemon's answer another
@@ -126,7 +127,7 @@ class ExecRequest:
 
     def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
         """The container, then its mounts."""
-        return missing(_act_lookups(self.matched.params["id"], context, facts), facts)
+        return missing(act_lookups(self.matched.params["id"], context, facts), facts)
 
     def decide(self, context: Context, facts: Facts) -> Decision:
         """Not privileged, and not in a container that may not run now."""
@@ -138,7 +139,7 @@ class ExecRequest:
         if isinstance(fact, ContainerFact):
             found += act_faults(fact, context, facts)
         elif not found:
-            return _absent(lookup, facts)
+            return absent(lookup, facts)
         if found or not isinstance(fact, ContainerFact):
             return refuse(found, context.repo.name)
         return Forward(
@@ -182,7 +183,7 @@ class ExecStartRequest:
         """The exec, its container, then that one's mounts."""
         lookup = ExecLookup(self.matched.params["id"])
         fact = facts.get(lookup)
-        container = _act_lookups(fact.container, context, facts) if isinstance(fact, ExecFact) else ()
+        container = act_lookups(fact.container, context, facts) if isinstance(fact, ExecFact) else ()
         return missing([lookup, *container], facts)
 
     def decide(self, context: Context, facts: Facts) -> Decision:
@@ -200,7 +201,7 @@ class ExecStartRequest:
             return Forward(target=self.matched.target, content_type=content_type, body=body)
         fact = facts.get(ContainerLookup(exec_.container))
         if not isinstance(fact, ContainerFact):
-            return _absent(ContainerLookup(exec_.container), facts)
+            return absent(ContainerLookup(exec_.container), facts)
         found = tuple(act_faults(fact, context, facts))
         if found:
             return refuse(found, context.repo.name)

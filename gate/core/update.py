@@ -2,7 +2,8 @@
 
 Source: moby copies CPU, memory, pids, block weight and the restart policy from an update and ignores the
 rest; other engines ignore less, so that device fields are refused and everything else that it ignores is
-left out.
+left out. A restart policy makes the daemon start the container by itself, so whoever sets one is judged as if
+he started it now.
 """
 
 # ruff: noqa: RUF009 - wire() makes a dataclass field
@@ -10,12 +11,14 @@ left out.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gate.core.container import absent, act_faults, act_lookups, by_full_id
 from gate.core.denial import Broken, Rule, broken, refuse, show
 from gate.core.devices import device_faults, throttle_faults
 from gate.core.docker_json import decode, encode
+from gate.core.facts import ContainerFact
 from gate.core.kinds import wire
 from gate.core.model import RESTART_POLICY, Resources, RestartPolicy
-from gate.core.policy import Context, Decision, Facts, Forward, Lookup
+from gate.core.policy import ContainerLookup, Context, Decision, Facts, Forward, Lookup, missing
 from gate.core.router import Matched
 from gate.core.structs import struct
 
@@ -55,20 +58,34 @@ class UpdateRequest:
         body = UPDATE_BODY.read(decode(raw or b"{}"), dropped)
         return cls(matched=matched, body=body, dropped=tuple(dropped))
 
-    def lookups(self, _context: Context, _facts: Facts) -> tuple[Lookup, ...]:
-        """Nothing to ask."""
-        return ()
+    @property
+    def _restarts(self) -> bool:
+        return self.body.restart_policy.name not in {"", "no"}
 
-    def decide(self, context: Context, _facts: Facts) -> Decision:
+    def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
+        """With a restart policy: the container, then its mounts."""
+        ref = self.matched.params["id"]
+        return missing(act_lookups(ref, context, facts), facts) if self._restarts else ()
+
+    def decide(self, context: Context, facts: Facts) -> Decision:
         """Forward what an update may change."""
-        found = tuple(self._faults(context))
+        found = list(self._faults(context))
+        target = self.matched.target
+        if self._restarts:
+            lookup = ContainerLookup(self.matched.params["id"])
+            fact = facts.get(lookup)
+            if isinstance(fact, ContainerFact):
+                found += act_faults(fact, context, facts)
+                target = by_full_id(self.matched, fact)
+            elif not found:
+                return absent(lookup, facts)
         if found:
             return refuse(found, context.repo.name)
         body = UpdateBody(**{name: getattr(self.body, name) for name in _COPIED})
         names = (*self.matched.dropped, *self.dropped)
         warnings = tuple(f"key {show(name)} is not known to the gate and was left out" for name in names)
         return Forward(
-            target=self.matched.target,
+            target=target,
             content_type=self.matched.route.content_type,
             body=encode(UPDATE_BODY.to_json(body)),
             response_warnings=warnings,

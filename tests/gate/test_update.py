@@ -1,18 +1,22 @@
 """Update: limits and restart policy, nothing else."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from gate.core.denial import Denial
 from gate.core.policy import Forward
-from tests.gate.world import World, body_of, cdi
+from tests.gate.world import FULL_ID, World, body_of, cdi, container, granting
 
 TARGET = b"/v1.51/containers/web/update"
 
 
-def update(body: dict[str, object] | None) -> Forward | Denial:
-    return World().decide("POST", TARGET, b"" if body is None else json.dumps(body).encode())
+WORLD = World(containers={"web": container()})
+
+
+def update(body: dict[str, object] | None, world: World = WORLD) -> Forward | Denial:
+    return world.decide("POST", TARGET, b"" if body is None else json.dumps(body).encode())
 
 
 def test_what_may_change_is_sent() -> None:
@@ -54,3 +58,30 @@ def test_refused(body: dict[str, object], codes: tuple[str, ...]) -> None:
     decision = update(body)
     assert isinstance(decision, Denial)
     assert decision.codes() == codes
+
+
+HOLDER = container({"DeviceRequests": [cdi("nvidia.com/gpu=0")]})
+RESTART: dict[str, object] = {"RestartPolicy": {"Name": "always"}}
+
+
+def test_a_restart_policy_is_judged_as_a_start() -> None:
+    """The daemon would start the container by itself, with no request to judge then."""
+    forwarded = update(RESTART, replace(WORLD, containers={"web": HOLDER}))
+    assert isinstance(forwarded, Forward)
+    assert forwarded.target == TARGET.replace(b"web", FULL_ID.encode())
+    for world, status, code in (
+        (replace(granting(), containers={"web": HOLDER}), 403, "grant-missing"),
+        (replace(WORLD, containers={"web": container({"Privileged": True})}), 403, "privileged"),
+        (World(), 404, "object-unknown"),
+        (World(silent=True), 403, "lookup-failed"),
+    ):
+        for name in ("always", "unless-stopped", "on-failure"):
+            denied = update({"restartpolicy": {"name": name}}, world)
+            assert isinstance(denied, Denial)
+            assert (denied.status, denied.codes()) == (status, (code,))
+        harmless: list[dict[str, object]] = [{"RestartPolicy": {"Name": "no"}}, {"Memory": 5}]
+        for body in harmless:
+            assert isinstance(update(body, world), Forward), "what starts nothing is not judged"
+    both = update({**RESTART, "CgroupParent": "/x"}, World())
+    assert isinstance(both, Denial)
+    assert both.codes() == ("cgroup-parent",)

@@ -216,6 +216,9 @@ STARTS: dict[str, Act] = {
 }
 UPDATES: dict[str, Act] = {
     "devices": lambda wall: wall.ask("POST", "/v1.44/containers/holder/update", {"Devices": [node(wall)]}),
+    "restart policy": ask(
+        "POST", "/v1.44/containers/dormant-raw/update", {"RestartPolicy": {"Name": "always"}}
+    ),
     "cgroup rule": lambda wall: wall.ask(
         "POST", "/v1.44/containers/holder/update", {"DeviceCgroupRules": [rule(wall)]}
     ),
