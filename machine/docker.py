@@ -5,7 +5,7 @@ For the command line, where loading an HTTP client would cost more than the ques
 
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
@@ -70,6 +70,15 @@ class Daemon:
             MalformedError: the answer is not a Docker daemon's.
         """
         return unmet(decode_object(self._get("/info")))
+
+    def document(self, target: str) -> Mapping[str, object]:
+        """What a GET of this target answers, a JSON object.
+
+        Raises:
+            UnreachableError: nobody answers, or not with 200.
+            MalformedError: the answer is not a Docker daemon's.
+        """
+        return decode_object(self._get(target))
 
     def info(self) -> EngineInfo:
         """`GET /info`.

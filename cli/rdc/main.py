@@ -27,6 +27,7 @@ rdc = version_option(
             lazy={
                 "repo": Lazy("cli.rdc.repo:repo", "Make, show and delete repos, and grant them devices."),
                 "audit": Lazy("cli.rdc.audit:audit", "Read the audit log, and check that nobody changed it."),
+                "doctor": Lazy("cli.rdc.doctor:doctor", "Say what is wrong, and how to mend it."),
                 "completion": Lazy(
                     "cli.completion:completion", "Print the script that completes commands in a shell."
                 ),

@@ -1,0 +1,136 @@
+"""What is wrong with a machine's gate, repos, daemons, specs and grants, each with its fix."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from base.clock import Clock
+from base.errors import RdcError
+from base.layout import Layout
+from gate.core.preconditions import Observed, Weight, unmet
+from gate.core.repo import RepoConfig
+from gate.local_daemon import daemon_process, open_to_everyone, resolved
+from gate.repos import RepoFiles
+from grants.core.machine import GrantState
+from machine.docker import Daemon
+from machine.gpu import Gpu
+from machine.repos import upstream_socket
+
+
+class Level(StrEnum):
+    """`ERROR`: something does not work or is refused. `WARNING`: worth knowing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong; `repo` is empty for the machine, `check` is stable."""
+
+    repo: str
+    check: str
+    level: Level
+    detail: str
+    remedy: str
+
+
+def examine(layout: Layout, clock: Clock, repo: RepoConfig | None = None) -> tuple[Finding, ...]:
+    """Everything that is wrong now, with the whole machine or with one repo. Nothing is changed.
+
+    Raises:
+        RdcError: the configuration cannot be read at all.
+    """
+    found = list(_gate(layout))
+    if repo is not None:
+        repos: tuple[RepoConfig, ...] = (repo,)
+    else:
+        listing = RepoFiles(layout).list()
+        repos = tuple(listing.repos)
+        found += [
+            _error("", "repo-file", f"{path}: {problem.message}", problem.hint)
+            for path, problem in listing.problems.items()
+        ]
+    found += _specs(layout, clock)
+    for each in repos:
+        found += _sockets(layout, each)
+        found += _daemon(layout, each)
+        found += _grants(layout, clock, each)
+    return tuple(found)
+
+
+def _gate(layout: Layout) -> Iterator[Finding]:
+    if not Daemon(layout.gate_socket).accepts():
+        yield _error("", "gate", "the gate does not run", "start it: 'renet up', or 'renet gate serve'")
+
+
+def _specs(layout: Layout, clock: Clock) -> Iterator[Finding]:
+    for path, messages in sorted(Gpu(layout, clock).catalog().errors.items()):
+        yield _error(
+            "", "cdi-spec", f"{path}: {'; '.join(messages)}", f"'renet cdi validate {path}' shows where"
+        )
+
+
+def _sockets(layout: Layout, repo: RepoConfig) -> Iterator[Finding]:
+    if not Daemon(layout.repo(repo.guid).socket).accepts():
+        detail = "its gate does not answer"
+        yield _error(repo.name, "gate-socket", detail, "look at the gate's log, and at /healthz of the gate")
+
+
+def _daemon(layout: Layout, repo: RepoConfig) -> Iterator[Finding]:
+    """The preconditions, looked at as the gate does."""
+    socket, projection = upstream_socket(layout, repo), layout.repo(repo.guid).cdi_spec_dir
+    daemon = Daemon(socket)
+    try:
+        info, version = daemon.document("/info"), daemon.document("/version")
+    except RdcError as exc:
+        start = "'renet up' keeps it" if repo.managed else "start it"
+        yield _error(repo.name, "daemon", exc.message, exc.hint or start)
+        return
+    observed = Observed(
+        version=version,
+        projection=frozenset({str(projection), str(projection.resolve())}),
+        spec_dirs=resolved(info.get("CDISpecDirs")),
+        process=daemon_process(socket),
+        open_socket=open_to_everyone(Path(socket)),
+    )
+    for each in unmet(info, observed):
+        bars = each.bars(repo.accept)
+        accept = each.weight is Weight.REQUIRED and bars
+        yield Finding(
+            repo=repo.name,
+            check=each.precondition.value,
+            level=Level.ERROR if bars else Level.WARNING,
+            detail=each.detail,
+            remedy=each.remedy + (f", or accept it in repos/{repo.name}.yaml" if accept else ""),
+        )
+
+
+def _grants(layout: Layout, clock: Clock, repo: RepoConfig) -> Iterator[Finding]:
+    for grant, status in Gpu(layout, clock).list(repo):
+        again = f"rdc repo gpu grant {repo.name} --device {grant.device}"
+        match status.state:
+            case GrantState.LIVE:
+                continue
+            case GrantState.EXPIRED:
+                remedy = f"'{again}' grants it again, 'rdc repo gpu revoke' takes it off the list"
+                yield Finding(
+                    repo=repo.name,
+                    check="grant-expired",
+                    level=Level.WARNING,
+                    detail=f"{grant.device} {status.reason}",
+                    remedy=remedy,
+                )
+            case GrantState.DRIFTED:
+                yield _error(repo.name, "grant-drifted", f"{grant.device}: {status.reason}", f"'{again}'")
+            case GrantState.UNRESOLVABLE:
+                near = ", ".join(map(str, status.near))
+                remedy = (
+                    f"bring its spec back, or grant {near}" if near else "bring its spec back, or revoke it"
+                )
+                yield _error(repo.name, "grant-unresolvable", f"{grant.device}: {status.reason}", remedy)
+
+
+def _error(repo: str, check: str, detail: str, remedy: str) -> Finding:
+    return Finding(repo=repo, check=check, level=Level.ERROR, detail=detail, remedy=remedy)
