@@ -24,9 +24,13 @@ def test_there_are_enough_attempts() -> None:
 
 
 def test_the_node_is_there_to_be_opened(wall: Wall) -> None:
-    """The operator's own containers hold it: an exec past the gate opens it."""
+    """The operator's own containers hold it: an exec past the gate opens it.
+
+    The privileged one runs only until the watcher has stopped it, which takes seconds, as it ignores SIGTERM.
+    """
     daemon = wall.gated.daemon
     for container in ("privileged", "holder"):
+        daemon.request("POST", f"/containers/{container}/start")
         body = {"AttachStdout": True, "Cmd": ["sh", "-c", wall.hardware.probe()]}
         made = daemon.request("POST", f"/containers/{container}/exec", body).json()
         said = daemon.request("POST", f"/exec/{made['Id']}/start", {"Detach": False}).body
