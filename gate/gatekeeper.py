@@ -9,7 +9,7 @@ from pathlib import Path
 
 from base.errors import MalformedError
 from base.layout import Layout
-from gate.core.denial import Denial, malformed
+from gate.core.denial import Denial, Rule, broken, malformed, refuse, show
 from gate.core.inspected import parse
 from gate.core.policy import Context, Forward, HostPaths, Inspected
 from gate.core.repo import GateConfig, RepoConfig
@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 
 MAX_ROUNDS = 4
 """Most rounds of questions for one request; the rules need at most three."""
+
+MAX_LOOKUPS = 512
+"""Most questions for one request. Each costs the daemon a call; no client names a tenth of this."""
 
 
 class RepoGatekeeper:
@@ -68,14 +71,18 @@ class RepoGatekeeper:
 
     def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
         """A denial that needed no decision, such as an unknown endpoint."""
-        self._denied(head.method, denial, peer)
+        self._denied(show(head.method), denial, peer)
 
     async def _decide(self, request: Inspected) -> Forward | Denial:
         """Ask until there is nothing left to ask; the grants are those of the moment of deciding."""
         answers = Answers(self._daemon)
         context = await self._context()
         for _ in range(MAX_ROUNDS):
-            if not await answers.ask(request.lookups(context, answers.facts)):
+            wanted = request.lookups(context, answers.facts)
+            if len(answers.facts) + len(wanted) > MAX_LOOKUPS:
+                detail = f"the request is about more than {MAX_LOOKUPS} volumes, containers and host paths"
+                return refuse([broken(Rule.TOO_MANY, detail)])
+            if not await answers.ask(wanted):
                 break
             context = await self._context()
         for lookup, failure in answers.failures.items():

@@ -5,9 +5,11 @@ grants and specs at every inspected request.
 """
 
 import asyncio
+import contextlib
 import grp
 import logging
-from collections.abc import Callable, Mapping
+import resource
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +52,7 @@ async def serve(
         RefusedError: another gate serves this root.
         RdcError: the configuration cannot be read, or `run/rediacc` not written.
     """
+    _raise_descriptor_limit()
     make_directory(layout.run_dir)
     with held(layout.run_dir / "gate.lock", f"a gate on root {layout.root}"):
         config = RepoFiles(layout).gate_config()
@@ -92,11 +95,25 @@ class _Gate:
         self._problems: dict[str, str] = {}
 
     async def follow(self) -> None:
-        """Bring what is served and what the daemons can resolve up to date. Never raises an `RdcError`."""
+        """Bring what is served and what the daemons can resolve up to date.
+
+        Never raises: whatever fails is a problem that is told, and the next turn tries again. A gate that
+        ended here would end for every repo, for the want of a file descriptor that one of them used up.
+        """
+        await self._try("repos", self._follow_repos)
+        await self._try("projections", self._follow_projections)
+
+    async def _try(self, source: str, step: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._follow_repos()
+            await step()
         except RdcError as exc:
-            self._problem("repos", exc.message)
+            self._problem(source, exc.message)
+        except Exception as exc:  # noqa: BLE001 - see `follow`
+            self._problem(source, f"{source} cannot be followed now: {exc}")
+        else:
+            self._problems.pop(source, None)
+
+    async def _follow_projections(self) -> None:
         await self._projections.follow(
             {RepoGuid(guid): serving.daemon for guid, serving in self._serving.items()}
         )
@@ -125,7 +142,7 @@ class _Gate:
         listing = await asyncio.to_thread(self._files.list)
         wanted = {config.guid: config for config in listing.repos}
         broken = {path.stem for path in listing.problems}
-        self._forget_problems({"repos", *wanted, *map(str, listing.problems)})
+        self._forget_problems({"repos", "projections", *wanted, *map(str, listing.problems)})
         for path, problem in listing.problems.items():
             self._problem(str(path), problem.message)
         for guid, serving in list(self._serving.items()):
@@ -186,6 +203,13 @@ def _endpoint(layout: Layout, config: RepoConfig) -> RepoEndpoint:
         gid=None if config.socket_group is None else _gid(config.socket_group),
         upstream=paths.daemon_socket if config.managed else Path(config.upstream),
     )
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as there may be: the usual soft limit of 1024 is half of one repo's clients."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _gid(group: str) -> int:

@@ -1,6 +1,8 @@
 import asyncio
 import contextlib
+import errno
 import grp
+import resource
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ import pytest
 from base.errors import RefusedError
 from base.layout import Layout
 from gate.core.repo import RepoConfig, RepoName
+from gate.projections import Projections
 from gate.repos import RepoFiles
 from gate.serve import serve
 from tests.engine import request
@@ -110,6 +113,31 @@ async def test_groups_own_sockets_and_unknown_ones_are_told(served: Served, shor
     assert not other.exists()
     document = await served.health_of(1)
     assert "no-such-group-here" in str(document["problems"])
+
+
+async def test_nothing_that_fails_while_following_ends_the_gate(
+    served: Served, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        socket = served.repo("a", daemon.path)
+        await until(socket.exists)
+        with monkeypatch.context() as failing:
+
+            def no_descriptor_left(_files: RepoFiles) -> None:
+                raise OSError(errno.EMFILE, "Too many open files")
+
+            failing.setattr(RepoFiles, "fingerprint", no_descriptor_left)
+            failing.setattr(Projections, "follow", no_descriptor_left)
+            document = await served.health_of(2)
+            assert "Too many open files" in str(document["problems"])
+            assert await served.get(socket, "/_ping") == 200
+        assert (await served.health_of(0))["repos"] == ["a"]
+
+
+async def test_the_gate_may_open_as_many_files_as_the_machine_allows(served: Served) -> None:
+    assert not served.task.done()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert soft == hard
 
 
 async def test_one_gate_per_root(served: Served) -> None:
