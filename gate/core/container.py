@@ -4,12 +4,12 @@ Source: facts page on gates, sections 0 (item 4) and 2.D. CDI is resolved at eve
 checked at every start; what was made before the gate, or granted then and revoked since, is refused here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 
-from gate.core.denial import Broken, Rule, broken, refuse, show
+from gate.core.denial import Broken, Denial, Rule, absent, broken, refuse, show
 from gate.core.devices import device_faults, requested_devices
 from gate.core.docker_json import decode, encode
 from gate.core.facts import ContainerFact
@@ -46,8 +46,7 @@ class StartRequest:
         lookup = ContainerLookup(self.matched.params["id"])
         fact = facts.get(lookup)
         if not isinstance(fact, ContainerFact):
-            unasked = tuple(_uninspected(lookup, facts))
-            return refuse(unasked, context.repo.name) if unasked else Forward(target=self.matched.target)
+            return _no_fact(lookup, facts, (), context)
         found = tuple(_start_faults(fact, context, facts))
         if found:
             return refuse(found, context.repo.name)
@@ -58,10 +57,15 @@ class StartRequest:
         )
 
 
-def _uninspected(lookup: ContainerLookup, facts: Facts) -> Iterator[Broken]:
-    """A container that does not exist is the daemon's to report; one that nobody asked about is refused."""
+def _no_fact(lookup: ContainerLookup, facts: Facts, found: Iterable[Broken], context: Context) -> Denial:
+    """What cannot be judged is never forwarded: not even a name that means nothing.
+
+    By the time the daemon hears it, another container may have been renamed to it.
+    """
+    faults = list(found)
     if lookup not in facts:
-        yield broken(Rule.LOOKUP_FAILED, f"container {show(lookup.ref)} could not be inspected")
+        faults.append(broken(Rule.LOOKUP_FAILED, f"container {show(lookup.ref)} could not be inspected"))
+    return refuse(faults, context.repo.name) if faults else absent(lookup.ref)
 
 
 def by_full_id(matched: Matched, fact: ContainerFact) -> bytes:
@@ -125,24 +129,15 @@ class ExecRequest:
         found: list[Broken] = []
         if self.body.privileged:
             found.append(broken(Rule.PRIVILEGED_EXEC, "exec --privileged is not allowed"))
-        body = encode(EXEC_OPTIONS.to_json(self.body))
-        content_type = self.matched.route.content_type
         if not isinstance(fact, ContainerFact):
-            found += _uninspected(lookup, facts)
-            return (
-                refuse(found, context.repo.name)
-                if found
-                else Forward(target=self.matched.target, content_type=content_type, body=body)
-            )
+            return _no_fact(lookup, facts, found, context)
         found += device_faults(fact.host_config, context)
-        return (
-            refuse(found, context.repo.name)
-            if found
-            else Forward(
-                target=by_full_id(self.matched, fact),
-                content_type=content_type,
-                body=body,
-                devices=requested_devices(fact.host_config),
-                container=fact.id,
-            )
+        if found:
+            return refuse(found, context.repo.name)
+        return Forward(
+            target=by_full_id(self.matched, fact),
+            content_type=self.matched.route.content_type,
+            body=encode(EXEC_OPTIONS.to_json(self.body)),
+            devices=requested_devices(fact.host_config),
+            container=fact.id,
         )

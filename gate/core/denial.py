@@ -183,8 +183,8 @@ class Broken:
 class Denial:
     """The whole answer: every broken rule at once.
 
-    `status` is 400 for what cannot be read, else 403; never 404, because on a 404 from create the Docker
-    CLI pulls the image and tries again.
+    `status` is 400 for what cannot be read, 404 for acts on a container that does not exist, else 403; never
+    404 on a create, because then the Docker CLI pulls the image and tries again.
     """
 
     status: int
@@ -220,6 +220,11 @@ def refuse(found: Iterable[Broken], repo: str = "") -> Denial:
 def malformed(detail: str, rule: Rule = Rule.MALFORMED) -> Denial:
     """400: the request cannot be read in exactly one way."""
     return Denial(status=400, broken=(broken(rule, detail),))
+
+
+def absent(ref: str) -> Denial:
+    """404 in the daemon's words: the container that the request is about does not exist."""
+    return Denial(status=404, broken=(broken(Rule.OBJECT_UNKNOWN, f"No such container: {show(ref)}"),))
 
 
 def show_options(options: Mapping[str, str]) -> str:

@@ -106,10 +106,12 @@ def test_mounts_are_judged_at_every_start(mount: dict[str, object], code: str | 
     assert (decision.codes() if isinstance(decision, Denial) else None) == ((code,) if code else None)
 
 
-def test_an_unknown_container_is_the_daemons_to_report() -> None:
-    forwarded = act(World())
-    assert isinstance(forwarded, Forward)
-    assert forwarded.target == b"/v1.51/containers/web/start"
+def test_an_unknown_container_is_not_asked_for_again() -> None:
+    """Another may be renamed to it meanwhile, which would start unjudged."""
+    unknown = act(World())
+    assert isinstance(unknown, Denial)
+    assert unknown.status == 404
+    assert unknown.message().startswith("No such container: web [object-unknown]: ")
     unanswered = act(World(silent=True))
     assert isinstance(unanswered, Denial)
     assert unanswered.codes() == ("lookup-failed",)
@@ -147,7 +149,12 @@ def test_exec_in_a_holder_whose_grant_is_gone() -> None:
 
 
 def test_exec_in_an_unknown_container() -> None:
-    assert isinstance(run_exec(World(), {"Cmd": ["id"]}), Forward)
+    unknown = run_exec(World(), {"Cmd": ["id"]})
+    assert isinstance(unknown, Denial)
+    assert (unknown.status, unknown.codes()) == (404, ("object-unknown",))
+    privileged = run_exec(World(), {"Cmd": ["id"], "Privileged": True})
+    assert isinstance(privileged, Denial)
+    assert (privileged.status, privileged.codes()) == (403, ("privileged-exec",))
     denied = run_exec(World(silent=True), {"Cmd": ["id"]})
     assert isinstance(denied, Denial)
     assert denied.codes() == ("lookup-failed",)
