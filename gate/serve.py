@@ -137,7 +137,7 @@ class _Gate:
 
     async def _follow_repos(self) -> None:
         seen = self._files.fingerprint()
-        if seen == self._seen and not self._problems:
+        if seen == self._seen and not self._problems and all(map(self._server.listens, self._serving)):
             return
         listing = await asyncio.to_thread(self._files.list)
         wanted = {config.guid: config for config in listing.repos}
@@ -160,14 +160,22 @@ class _Gate:
             serving = self._serving.get(config.guid)
             if serving is not None and serving.endpoint == endpoint:
                 serving.keeper.repo = config
-                return
-            if serving is not None:
-                await self._remove(config.guid)
-            await self._add(config, endpoint)
+                await self._keep_listening(config)
+            else:
+                if serving is not None:
+                    await self._remove(config.guid)
+                await self._add(config, endpoint)
         except RdcError as exc:
             self._problem(config.guid, f"repo {config.name}: {exc.message}")
         else:
             self._problems.pop(config.guid, None)
+
+    async def _keep_listening(self, config: RepoConfig) -> None:
+        if self._server.listens(config.guid):
+            return
+        _make_directories(self._layout.repo(config.guid))
+        await self._server.listen_again(config.guid)
+        _log.warning("gate.socket_was_gone repo=%s", config.name)
 
     async def _add(self, config: RepoConfig, endpoint: RepoEndpoint) -> None:
         _make_directories(self._layout.repo(config.guid))

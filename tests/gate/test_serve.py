@@ -3,6 +3,7 @@ import contextlib
 import errno
 import grp
 import resource
+import shutil
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -83,6 +84,41 @@ async def test_repos_come_change_and_go(served: Served, short_dir: Path) -> None
         assert two.requests[-1].target == "/version"
         served.files.delete(RepoName("a"))
         await until(lambda: not socket.exists())
+
+
+async def test_a_socket_that_somebody_removed_comes_back(served: Served, short_dir: Path) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        socket = served.repo("a", daemon.path)
+        await until(socket.exists)
+        reader, writer = await asyncio.open_unix_connection(socket)
+        socket.unlink()
+        await until(socket.exists)
+        assert await served.get(socket, "/_ping") == 200
+        shutil.rmtree(socket.parent)
+        await until(socket.exists)
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o660
+        assert await served.get(socket, "/_ping") == 200
+        socket.unlink()
+        socket.write_text("something else")
+        told = str((await served.health_of(1))["problems"])
+        assert "not a socket" in told
+        socket.unlink()
+        await served.health_of(0)
+        assert await served.get(socket, "/_ping") == 200
+        writer.write(b"GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"  # what was open has lived through all of it
+        writer.close()
+
+
+async def test_a_problem_is_over_when_the_file_says_again_what_is_served(
+    served: Served, short_dir: Path
+) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        await until(served.repo("a", daemon.path).exists)
+        served.repo("a", daemon.path, group="no-such-group")
+        await served.health_of(1)
+        served.repo("a", daemon.path)
+        await served.health_of(0)
 
 
 async def test_a_broken_file_harms_nobody_and_is_told(served: Served, short_dir: Path) -> None:
