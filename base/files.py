@@ -103,6 +103,8 @@ def make_directory(path: Path, *, mode: int = 0o755) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(mode)
+    except PermissionError as exc:
+        raise AccessError(f"cannot make directory {path}: {exc.strerror}", hint="run it as root") from exc
     except OSError as exc:
         raise AccessError(f"cannot make directory {path}: {exc.strerror}") from exc
 

@@ -5,6 +5,7 @@ No exception leaves `run`: an `RdcError` is printed with its hint and gives its 
 `{"code", "message", "hint"}` on stderr. Source: design section 9.
 """
 
+import errno
 import importlib
 import json
 import os
@@ -29,6 +30,8 @@ _FORMAT_KEY = "cli.format"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _EXIT_USAGE = 2
 _EXIT_SIGNAL = 128
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""A full or read-only disk, below a file of ours or stdout: no error of the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +199,23 @@ def _translate(exc: Exception, name: str) -> tuple[Mapping[str, str], int]:
             return exc.to_json(), exc.exit_code
         case click.UsageError():
             path = exc.ctx.command_path if exc.ctx is not None else name
-            error = {"code": "usage", "message": exc.format_message(), "hint": f"see '{path} --help'"}
+            words = " ".join(exc.format_message().split())  # click lists choices with line breaks and tabs
+            error = {"code": "usage", "message": words, "hint": f"see '{path} --help'"}
             return error, _EXIT_USAGE
         case click.ClickException():
             return {"code": "error", "message": exc.format_message(), "hint": ""}, exc.exit_code
         case PermissionError():
-            return {"code": "permission", "message": str(exc), "hint": "run it as root"}, 4
+            return {"code": "permission", "message": _os_words(exc), "hint": "run it as root"}, 4
+        case OSError() if exc.errno in _FULL:
+            hint = "make room, or mount it writable, and run it again"
+            return {"code": "no-room", "message": _os_words(exc), "hint": hint}, 1
         case _:
             return _unforeseen(exc), 1
+
+
+def _os_words(exc: OSError) -> str:
+    what = exc.strerror or str(exc)
+    return f"cannot use {exc.filename}: {what}" if isinstance(exc.filename, str) else f"cannot write: {what}"
 
 
 def _unforeseen(exc: Exception) -> Mapping[str, str]:

@@ -51,16 +51,23 @@ def columns(*keys: str) -> tuple[Column, ...]:
     return tuple(Column(key.replace("_", " ").upper(), key) for key in keys)
 
 
-def render_rows(rows: Sequence[Row], shown: Sequence[Column], form: Format, *, colour: bool = False) -> str:
+def render_rows(
+    rows: Sequence[Row],
+    shown: Sequence[Column],
+    form: Format,
+    *,
+    keys: Sequence[str] = (),
+    colour: bool = False,
+) -> str:
     """A list of rows: every key in JSON, YAML and CSV, only `shown` in a table.
 
-    CSV has the keys of the first row as its heading, or those of `shown` when there is no row.
+    CSV has the keys of the first row as its heading; when there is no row, `keys`, or else those of `shown`.
     """
     match form:
         case Format.TABLE:
             return _table(rows, shown, colour=colour) if rows else ""
         case Format.CSV:
-            return _csv(rows, tuple(rows[0]) if rows else tuple(column.key for column in shown))
+            return _csv(rows, tuple(rows[0]) if rows else keys or tuple(column.key for column in shown))
         case Format.JSON | Format.YAML:
             return _document(list(rows), form)
 
@@ -82,20 +89,22 @@ def render_record(record: Row, form: Format, *, colour: bool = False) -> str:
 
 
 def emit(text: str) -> None:
-    """Write data to stdout."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """Write data to stdout, if there is one: with `>&-` Python has none."""
+    if sys.stdout is not None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def say(text: str) -> None:
-    """Write words for people to stderr, made safe for a terminal."""
-    sys.stderr.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
-    sys.stderr.flush()
+    """Write words for people to stderr, if there is one, made safe for a terminal."""
+    if sys.stderr is not None:
+        sys.stderr.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
+        sys.stderr.flush()
 
 
 def colour_wanted() -> bool:
     """Whether stdout is a terminal and `NO_COLOR` is unset or empty."""
-    return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+    return not os.environ.get("NO_COLOR") and sys.stdout is not None and sys.stdout.isatty()
 
 
 def printable(text: str) -> str:

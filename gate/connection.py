@@ -23,6 +23,8 @@ from gate.stream import Stop, Stream
 from gate.upstream import ResponseSink, Upstream
 
 _log = logging.getLogger(__name__)
+_MOST_TURNED_AWAY = 64
+"""Most connections beyond the limit that get the time to read why."""
 
 
 class ClientConnection(Stream):
@@ -90,7 +92,10 @@ class ClientConnection(Stream):
                 f"repo {self.repo.endpoint.name} has {self.limits.connections} open connections [gate-busy]: "
             )
             self.send(encode_message(503, text + "close some, or ask the operator for more", close=True))
-            self._linger()
+            if metrics.connections > self.limits.connections + _MOST_TURNED_AWAY:
+                self.close()  # each that lingers is a file descriptor, which all repos share
+            else:
+                self._linger()
 
     def received(self, view: memoryview) -> None:
         """Bytes of a request, of a tunnel, or of what is dropped before closing."""

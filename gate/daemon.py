@@ -2,8 +2,9 @@
 
 These are questions the gate asks for itself, on connections of its own, never on a client's.
 
-Source: Docker Engine API 1.44 to 1.51; connector settings from aiohttp's documentation of `UnixConnector`
-(without `limit=0` the 101st open stream would wait for ever).
+Source: Docker Engine API 1.44 to 1.51. No question is a stream, so that few connections serve any number of
+questions: one request may name hundreds of volumes, and each open connection is a file descriptor that all
+repos share.
 """
 
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from base.errors import MalformedError, UnreachableError
 
 ANSWER_LIMIT_BYTES = 16 * 1024 * 1024
 CALL_TIMEOUT_S = 30.0
+MAX_CONNECTIONS = 32
 
 _SUCCESS = frozenset({200, 204, 304})
 _NOTHING_THERE = frozenset({404, 409})
@@ -148,7 +150,7 @@ class DaemonClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(str(self._socket), limit=0),
+                connector=aiohttp.UnixConnector(str(self._socket), limit=MAX_CONNECTIONS),
                 timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,

@@ -14,6 +14,7 @@ from gate.core.denial import Denial
 from gate.core.policy import Forward
 from gate.core.tar_scan import TarScan
 from gate.core.versions import capped_head, with_version
+from gate.held import HeldBody
 from gate.http.body import BodyReader, reader_for
 from gate.http.encode import (
     CONTINUE,
@@ -47,8 +48,8 @@ class Exchange:
         "_continue_due",
         "_deciding",
         "_head",
+        "_held",
         "_name",
-        "_parts",
         "_plan",
         "_reader",
         "_rechunk",
@@ -74,7 +75,7 @@ class Exchange:
         self._use = BodyUse.DROP if plan is None else plan.body_use
         self._continue_due = head.expect_continue and not self._reader.done
         self._body_bytes = 0
-        self._parts: list[bytes] = []
+        self._held = HeldBody(connection.repo)
         self._deciding = False
         self._upstream: Upstream | None = None
         self._scan: TarScan | None = None
@@ -127,13 +128,12 @@ class Exchange:
                 return used
         elif not self.response_done:
             self._body_bytes += sum(map(len, pieces))
-            if self._body_bytes > self._limit():
-                self._parts.clear()
-                error = self._too_large()
+            error = self._too_large() if self._body_bytes > self._limit() else None
+            if error is None and self._use is BodyUse.WHOLE and not self._held.add(pieces):
+                error = _no_room()
+            if error is not None:
                 self.refuse(error.status, error.text(), Outcome.MALFORMED)
                 return used
-            if self._use is BodyUse.WHOLE:
-                self._parts.extend(bytes(piece) for piece in pieces)
         if self._reader.done:
             self._request_done()
         return used
@@ -148,6 +148,7 @@ class Exchange:
 
     def cancel(self) -> None:
         """The client is gone: nothing of this reaches the daemon any more."""
+        self._held.drop()
         if self._upstream is not None:
             self._upstream.abort()
         if not self.response_done:
@@ -215,14 +216,14 @@ class Exchange:
     async def _inspect(self, plan: Plan) -> None:
         connection = self._connection
         gatekeeper = connection.repo.gatekeeper
-        body = b"".join(self._parts)
-        self._parts.clear()
+        body = bytes(self._held)
         verdict: Forward | Denial | Exception
         try:
             verdict = await gatekeeper.inspect(plan.matched, plan.head, body, peer=connection.peer)
         except Exception as error:  # noqa: BLE001 - whatever it is, an undecided request is refused
             verdict = error
         self._deciding = False
+        self._held.drop()
         connection.guard(lambda: self._act(plan, verdict))
 
     def _act(self, plan: Plan, verdict: Forward | Denial | Exception) -> None:
@@ -374,6 +375,7 @@ class Exchange:
         connection = self._connection
         if connection.closing or self.response_done:
             return
+        self._held.drop()
         if self._upstream is not None:
             connection.drop_upstream()
             self._upstream = None
@@ -396,3 +398,8 @@ class Exchange:
         self._connection.start_reading(Stop.HOLD)
         self._connection.watch(self._connection.limits.linger_s)
         self._connection.body_wanted()
+
+
+def _no_room() -> HttpError:
+    hint = "wait until the other requests of this repo are answered"
+    return HttpError(HttpCode.BUSY, "too many large requests at once", status=503, hint=hint)

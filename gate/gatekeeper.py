@@ -10,7 +10,7 @@ from pathlib import Path
 from base.errors import MalformedError, RdcError
 from base.layout import Layout
 from gate.audit_writer import AuditWriter
-from gate.core.denial import Denial, malformed
+from gate.core.denial import Denial, Rule, broken, malformed, refuse, show
 from gate.core.inspected import PARSERS, parse
 from gate.core.policy import Context, Forward, HostPaths, Inspected
 from gate.core.repo import GateConfig, RepoConfig
@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 
 MAX_ROUNDS = 4
 """Most rounds of questions for one request; the rules need at most three."""
+
+MAX_LOOKUPS = 512
+"""Most questions for one request. Each costs the daemon a call; no client names a tenth of this."""
 
 
 class RepoGatekeeper:
@@ -81,7 +84,7 @@ class RepoGatekeeper:
 
     def refused(self, head: RequestHead, denial: Denial, *, peer: Peer) -> None:
         """A denial that needed no decision, such as an unknown endpoint."""
-        self._denied(head.method, denial, peer)
+        self._denied(show(head.method), denial, peer)
 
     def unreadable(self, error: HttpError, *, peer: Peer) -> None:
         """Bytes that are no request."""
@@ -103,7 +106,11 @@ class RepoGatekeeper:
         answers = Answers(self._daemon)
         context = await self._context()
         for _ in range(MAX_ROUNDS):
-            if not await answers.ask(request.lookups(context, answers.facts)):
+            wanted = request.lookups(context, answers.facts)
+            if len(answers.facts) + len(wanted) > MAX_LOOKUPS:
+                detail = f"the request is about more than {MAX_LOOKUPS} volumes, containers and host paths"
+                return refuse([broken(Rule.TOO_MANY, detail)])
+            if not await answers.ask(wanted):
                 break
             context = await self._context()
         for lookup, failure in answers.failures.items():

@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from base.errors import UsageError
+from base.layout import UNIX_PATH_MAX
 from gate.metrics import GateMetrics
 
 SOCKET_NAME = "gate.sock"
@@ -92,6 +94,10 @@ async def health(path: Path, source: Source) -> AsyncIterator[None]:
     async def metrics(_request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), content_type="text/plain", charset="utf-8")
 
+    if len(os.fsencode(path)) > UNIX_PATH_MAX:
+        raise UsageError(
+            f"the socket path {path} is longer than {UNIX_PATH_MAX} bytes", hint="use a shorter --root"
+        )
     application = web.Application()
     application.add_routes([web.get("/healthz", healthz), web.get("/metrics", metrics)])
     runner = web.AppRunner(application, access_log=None)

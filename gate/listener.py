@@ -50,7 +50,7 @@ def open_listener(path: Path, *, mode: int, gid: int | None) -> socket.socket:
     return sock
 
 
-def close_listener(path: Path, sock: socket.socket, inode: int) -> None:
+def close_listener(path: Path, sock: socket.socket, inode: int | None) -> None:
     """Stop listening, and unlink `path` where it is still the socket with this inode."""
     with contextlib.suppress(OSError):
         if path.lstat().st_ino == inode:

@@ -144,7 +144,16 @@ class Service:
 class Repo:
     """One repo as its connections see it."""
 
-    __slots__ = ("connections", "draining", "endpoint", "gatekeeper", "metrics", "service")
+    __slots__ = (
+        "connections",
+        "draining",
+        "endpoint",
+        "gatekeeper",
+        "held_bytes",
+        "held_limit",
+        "metrics",
+        "service",
+    )
 
     def __init__(self, endpoint: RepoEndpoint, gatekeeper: Gatekeeper, service: Service) -> None:
         self.endpoint = endpoint
@@ -153,6 +162,8 @@ class Repo:
         self.metrics = GateMetrics()
         self.connections: set[Stream] = set()
         self.draining = False
+        self.held_bytes = 0
+        self.held_limit = service.limits.held_bodies_bytes
 
 
 async def _run(work: Coroutine[object, object, None]) -> None:

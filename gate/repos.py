@@ -12,7 +12,15 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from base.errors import DamagedError, MalformedError, NotFoundError, RdcError, RefusedError, UsageError
+from base.errors import (
+    AccessError,
+    DamagedError,
+    MalformedError,
+    NotFoundError,
+    RdcError,
+    RefusedError,
+    UsageError,
+)
 from base.files import make_directory, read_bytes, remove_durably, write_atomic
 from base.layout import Layout
 from gate.core.repo import GateConfig, RepoConfig, RepoName, parse_repo_name
@@ -156,6 +164,8 @@ class RepoFiles:
             entries = sorted(self._layout.repos_dir.iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return ()
+        except OSError as exc:
+            raise AccessError(f"cannot read directory {self._layout.repos_dir}: {exc.strerror}") from exc
         return tuple(path for path in entries if path.suffix == _SUFFIX and not path.name.startswith("."))
 
     def path(self, name: str) -> Path:

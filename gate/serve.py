@@ -5,9 +5,11 @@ grants and specs at every inspected request.
 """
 
 import asyncio
+import contextlib
 import grp
 import logging
-from collections.abc import Callable, Mapping
+import resource
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,6 +60,7 @@ async def serve(
         RefusedError: another gate serves this root.
         RdcError: the configuration cannot be read, or `run/rediacc` not written.
     """
+    _raise_descriptor_limit()
     make_directory(layout.run_dir)
     with held(layout.run_dir / "gate.lock", f"a gate on root {layout.root}"):
         config = RepoFiles(layout).gate_config()
@@ -106,11 +109,25 @@ class _Gate:
         self._audit.start()
 
     async def follow(self) -> None:
-        """Bring what is served and what the daemons can resolve up to date. Never raises an `RdcError`."""
+        """Bring what is served and what the daemons can resolve up to date.
+
+        Never raises: whatever fails is a problem that is told, and the next turn tries again. A gate that
+        ended here would end for every repo, for the want of a file descriptor that one of them used up.
+        """
+        await self._try("repos", self._follow_repos)
+        await self._try("projections", self._follow_projections)
+
+    async def _try(self, source: str, step: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._follow_repos()
+            await step()
         except RdcError as exc:
-            self._problem("repos", exc.message)
+            self._problem(source, exc.message)
+        except Exception as exc:  # noqa: BLE001 - see `follow`
+            self._problem(source, f"{source} cannot be followed now: {exc}")
+        else:
+            self._problems.pop(source, None)
+
+    async def _follow_projections(self) -> None:
         await self._projections.follow(
             {RepoGuid(guid): serving.daemon for guid, serving in self._serving.items()}
         )
@@ -139,12 +156,12 @@ class _Gate:
 
     async def _follow_repos(self) -> None:
         seen = self._files.fingerprint()
-        if seen == self._seen and not self._problems:
+        if seen == self._seen and not self._problems and all(map(self._server.listens, self._serving)):
             return
         listing = await asyncio.to_thread(self._files.list)
         wanted = {config.guid: config for config in listing.repos}
         broken = {path.stem for path in listing.problems}
-        self._forget_problems({"repos", *wanted, *map(str, listing.problems)})
+        self._forget_problems({"repos", "projections", *wanted, *map(str, listing.problems)})
         for path, problem in listing.problems.items():
             self._problem(str(path), problem.message)
         for guid, serving in list(self._serving.items()):
@@ -162,16 +179,24 @@ class _Gate:
             serving = self._serving.get(config.guid)
             if serving is not None and serving.endpoint == endpoint:
                 serving.keeper.repo = config
+                await self._keep_listening(config)
                 serving.guard.configure(config)
                 serving.watcher.configure(config)
-                return
-            if serving is not None:
-                await self._remove(config.guid)
-            await self._add(config, endpoint)
+            else:
+                if serving is not None:
+                    await self._remove(config.guid)
+                await self._add(config, endpoint)
         except RdcError as exc:
             self._problem(config.guid, f"repo {config.name}: {exc.message}")
         else:
             self._problems.pop(config.guid, None)
+
+    async def _keep_listening(self, config: RepoConfig) -> None:
+        if self._server.listens(config.guid):
+            return
+        _make_directories(self._layout.repo(config.guid))
+        await self._server.listen_again(config.guid)
+        _log.warning("gate.socket_was_gone repo=%s", config.name)
 
     async def _add(self, config: RepoConfig, endpoint: RepoEndpoint) -> None:
         _make_directories(self._layout.repo(config.guid))
@@ -242,6 +267,13 @@ def _endpoint(layout: Layout, config: RepoConfig) -> RepoEndpoint:
         gid=None if config.socket_group is None else _gid(config.socket_group),
         upstream=paths.daemon_socket if config.managed else Path(config.upstream),
     )
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as there may be: the usual soft limit of 1024 is half of one repo's clients."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _gid(group: str) -> int:

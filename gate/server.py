@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 from base.errors import UsageError
 from gate.connection import ClientConnection
@@ -26,7 +27,7 @@ class _Serving:
     repo: Repo
     server: asyncio.AbstractServer
     sock: socket.socket
-    inode: int
+    inode: int | None
 
 
 class GateServer:
@@ -76,12 +77,25 @@ class GateServer:
         if not self._started:
             self._service.start()
             self._started = True
-        repo = Repo(endpoint, gatekeeper, self._service)
-        sock = open_listener(endpoint.socket, mode=endpoint.socket_mode, gid=endpoint.gid)
-        inode = os.stat(endpoint.socket).st_ino  # noqa: PTH116 - one stat of a socket just made
-        loop = asyncio.get_running_loop()
-        server = await loop.create_unix_server(lambda: ClientConnection(repo), sock=sock)
-        self._serving[endpoint.guid] = _Serving(repo, server, sock, inode)
+        self._serving[endpoint.guid] = await _listen(Repo(endpoint, gatekeeper, self._service))
+
+    def listens(self, guid: str) -> bool:
+        """Whether the repo's socket still lies at its path: whoever empties `/run` takes it away."""
+        serving = self._serving.get(guid)
+        return serving is not None and _inode_at(serving.repo.endpoint.socket) == serving.inode
+
+    async def listen_again(self, guid: str) -> None:
+        """Make a served repo's socket anew where it is gone; connections that are open stay so.
+
+        Raises:
+            RefusedError: something else is at the socket's path.
+            NotFoundError: the socket's directory does not exist.
+            AccessError: the socket cannot be made.
+        """
+        old = self._serving[guid]
+        self._serving[guid] = await _listen(old.repo)
+        old.server.close()
+        old.sock.close()
 
     async def remove_repo(self, guid: str, *, grace_s: float | None = None) -> None:
         """Stop listening for this repo; open requests get `grace_s` to end. Unknown GUIDs are ignored."""
@@ -112,6 +126,21 @@ class GateServer:
                 connection.abort()
         while any(repo.connections for repo in repos):  # noqa: ASYNC110 - reported on the loop's next turns
             await asyncio.sleep(0)
+
+
+async def _listen(repo: Repo) -> _Serving:
+    endpoint = repo.endpoint
+    sock = open_listener(endpoint.socket, mode=endpoint.socket_mode, gid=endpoint.gid)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_unix_server(lambda: ClientConnection(repo), sock=sock)
+    return _Serving(repo, server, sock, _inode_at(endpoint.socket))
+
+
+def _inode_at(path: Path) -> int | None:
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return None
 
 
 def _close_idle(repo: Repo) -> int:

@@ -155,9 +155,22 @@ def describe(layout: Layout, config: RepoConfig) -> dict[str, str | bool | tuple
         "socket_group": config.socket_group,
         "bind_roots": config.policy.bind_roots,
         "config": str(RepoFiles(layout).path(config.name)),
-        "gate": "answers" if Daemon(paths.socket).accepts() else "down",
-        "daemon": "answers" if Daemon(socket).answers() else "down",
+        "gate": _heard(paths.socket, Daemon(paths.socket).accepts()),
+        "daemon": _heard(socket, Daemon(socket).answers()),
     }
+
+
+def _heard(socket: Path, answers: bool) -> str:
+    """In a word what asking gave: silence tells nothing to somebody who may not ask."""
+    if answers:
+        return "answers"
+    try:
+        socket.stat()
+    except PermissionError:
+        return "unknown"
+    except OSError:
+        return "down"
+    return "down" if os.access(socket, os.W_OK) else "unknown"
 
 
 @contextmanager
@@ -181,7 +194,7 @@ def _configured(layout: Layout, new: NewRepo) -> RepoConfig:
     if "@" in new.name or len(new.name) > NAME_LIMIT:
         raise UsageError(
             f"'{new.name}' is not a repo name",
-            hint=f"letters, digits, '.', '_' and '-', at most {NAME_LIMIT}; made on the machine itself",
+            hint=f"use letters, digits, '.', '_' and '-', at most {NAME_LIMIT}, without a machine",
         )
     _check_group(new.group)
     try:
@@ -208,6 +221,8 @@ def _socket_path(layout: Layout, address: str) -> str:
         raise UsageError(f"upstream '{address}' is longer than the {UNIX_PATH_MAX} bytes of a socket path")
     if Path(path).parent.parent == layout.run_dir and Path(path).name == "docker.sock":
         raise UsageError(f"upstream '{address}' is a gate's own socket", hint="give the daemon's")
+    if Path(path).exists() and not Path(path).is_socket():
+        raise UsageError(f"upstream '{address}' is not a socket", hint="give the daemon's")
     return path
 
 

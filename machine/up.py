@@ -192,6 +192,7 @@ class Supervisor:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             await asyncio.wait((future,))
+            future.exception()  # looked at: asyncio would report it as never retrieved, traceback and all
             raise
 
     async def run(self) -> None:

@@ -48,8 +48,14 @@ def on_machine(name: str) -> Path | None:
     if name in PLUGINS:
         places = [Path("/", folder, name) for folder in PLUGIN_DIRS]
         return next((place for place in places if os.access(place, os.X_OK)), None)
-    found = shutil.which(name, path=SEARCH_PATH)
+    # A shell that has read a slot's env.sh finds our own engine first, which is not the machine's.
+    folders = [each for each in SEARCH_PATH.split(":") if not _is_slot(Path(each).resolve().parent)]
+    found = shutil.which(name, path=":".join(folders))
     return Path(found) if found else None
+
+
+def _is_slot(folder: Path) -> bool:
+    return (folder / "engine.json").exists()
 
 
 def in_root(root: Path, name: str) -> Path | None:

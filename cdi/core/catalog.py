@@ -20,6 +20,9 @@ from cdi.core.paths import clean
 _FUZZY_CANDIDATES = 500
 """How many names are compared letter by letter, which takes about a millisecond for twenty."""
 
+_SHORT_MIN = 4
+"""How much of a device's name must be written to be taken for its beginning."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecFile:
@@ -49,10 +52,15 @@ class CatalogDevice:
 
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
-    """Devices by name, and for each file that could not be used as it is, why."""
+    """Devices by name, and for each file that could not be used as it is, why.
+
+    `unloaded` are the files that could not be loaded, `conflicts` the names that several files define.
+    """
 
     devices: Mapping[QualifiedName, CatalogDevice]
     errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unloaded: frozenset[str] = frozenset()
+    conflicts: frozenset[QualifiedName] = frozenset()
 
     @classmethod
     def of(cls, files: Iterable[SpecFile], errors: Mapping[str, Sequence[str]] | None = None) -> "Catalog":
@@ -84,21 +92,28 @@ class Catalog:
         return cls(
             devices=MappingProxyType(devices),
             errors=MappingProxyType({path: tuple(messages) for path, messages in collected.items()}),
+            unloaded=frozenset(errors or ()),
+            conflicts=frozenset(conflicts - devices.keys()),
         )
 
     def near(self, name: QualifiedName, limit: int = 5) -> tuple[QualifiedName, ...]:
         """Names that somebody who asked for `name` may have meant, best first, at most `limit`.
 
-        The same text in other case comes first, then the same device of other kinds, then names that look
-        alike.
+        The same text in other case comes first, then what it may be short for, such as the start of a UUID,
+        then the same device of other kinds, then names that look alike.
         """
         wanted = str(name).casefold()
+        longer = sorted(
+            other
+            for other in self.devices
+            if len(name.device) >= _SHORT_MIN and str(other).casefold().startswith(wanted) and other != name
+        )
         same = [other for other in self.devices if str(other).casefold() == wanted and other != name]
         twins = [other for other in self.devices if other.device == name.device and other.kind != name.kind]
         pool = {str(other): other for other in islice(self.devices, _FUZZY_CANDIDATES)}
         alike = [pool[text] for text in difflib.get_close_matches(str(name), pool, n=limit, cutoff=0.6)]
         kin = sorted(other for other in self.devices if other.kind == name.kind)
-        ordered = dict.fromkeys([*same, *sorted(twins), *alike, *kin])
+        ordered = dict.fromkeys([*same, *longer, *sorted(twins), *alike, *kin])
         ordered.pop(name, None)
         return tuple(islice(ordered, limit))
 

@@ -24,6 +24,12 @@ from machine.repos import find
 _GRANTED = columns("repo", "device", "sharing", "isolation", "vram_mb", "expires_at", "resolvable")
 _REVOKED = columns("repo", "device", "sharing")
 _LISTED = columns("repo", "device", "sharing", "isolation", "vram_mb", "expires_at", "status", "note")
+_REASON = columns("reason")
+_ROW_KEYS = (
+    "repo", "guid", "device", "sharing", "isolation", "vram_mb", "expires_at", "granted_at", "granted_by",
+    "note",
+)  # fmt: skip
+_LIST_KEYS = (*_ROW_KEYS, "status", "reason")
 
 
 @click.group()
@@ -128,9 +134,11 @@ def revoke(repo: str, devices: tuple[str, ...], every: bool, stop: bool) -> None
     name = repo if config is None else config.name
     if not result.outcome.change.revoked:
         say(f"repo {name} holds no device")
+    for each in result.outcome.change.revoked:
+        say(f"revoked {each.device} from repo {name}")
     _tell_holders(result)
     rows = [_row(name, each) for each in result.outcome.change.revoked]
-    emit(render_rows(rows, _REVOKED, output_format(), colour=colour_wanted()))
+    emit(render_rows(rows, _REVOKED, output_format(), keys=_ROW_KEYS, colour=colour_wanted()))
     if result.unrecorded:
         raise UnrecordedError(result.unrecorded)
 
@@ -159,7 +167,8 @@ def list_(repo: str | None) -> None:
     rows.sort(key=lambda row: (str(row["repo"]), str(row["device"])))
     if not rows:
         say("no device is granted" if config is None else f"repo {config.name} holds no device")
-    emit(render_rows(rows, _LISTED, output_format(), colour=colour_wanted()))
+    shown = (*_LISTED, *_REASON) if any(row["reason"] for row in rows) else _LISTED
+    emit(render_rows(rows, shown, output_format(), keys=_LIST_KEYS, colour=colour_wanted()))
 
 
 def _holder(gpus: Gpu, reference: str) -> tuple[RepoGuid, RepoConfig | None]:

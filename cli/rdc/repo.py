@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from machine import deletion
 
 _LIST = columns("name", "guid", "managed", "trust", "socket")
+_LIST_KEYS = ("name", "guid", "socket", "upstream", "managed", "cdi_spec_dir", "trust")
 
 repo = LazyGroup(
     name="repo",
@@ -85,7 +86,7 @@ def list_() -> None:
         say(f"left out: {problem.message}")
     if not rows:
         say("there are no repos; 'rdc repo create NAME' makes one")
-    emit(render_rows(rows, _LIST, output_format(), colour=colour_wanted()))
+    emit(render_rows(rows, _LIST, output_format(), keys=_LIST_KEYS, colour=colour_wanted()))
 
 
 @repo.command()
@@ -134,9 +135,9 @@ def _losses(loss: "deletion.Loss") -> list[str]:
         counted = (
             "" if loss.containers is None else f" (containers: {loss.containers}, images: {loss.images})"
         )
-        lines.append(f"lost: everything in its daemon{counted}, volumes included: {loss.data}")
+        lines.append(f"will be lost: everything in its daemon{counted}, volumes included: {loss.data}")
     if loss.grants:
-        lines.append(f"freed: {', '.join(str(grant.device) for grant in loss.grants)}")
+        lines.append(f"will be freed: {', '.join(str(grant.device) for grant in loss.grants)}")
     if loss.holders:
         ends = "are stopped" if loss.data is not None else "keep their devices until they end"
         lines.append(f"running containers with a device: {', '.join(loss.holders)}; they {ends}")

@@ -12,6 +12,9 @@ from types import MappingProxyType
 _SHOWN = 160
 """Longest client text repeated in a message; CDI names, paths and option strings of real use are shorter."""
 
+MOST_TOLD = 64
+"""Most broken rules that one answer spells out: a body of 1 MiB can break 100,000, 12 MiB of words."""
+
 
 class Rule(StrEnum):
     """Why a request was refused. The values are stable: tests, audit and metrics use them."""
@@ -28,6 +31,7 @@ class Rule(StrEnum):
     DEBUG = "debug"
     OBJECT_UNKNOWN = "object-unknown"
     LOOKUP_FAILED = "lookup-failed"
+    TOO_MANY = "too-many"
 
     GRANT_MISSING = "grant-missing"
     GRANT_EXPIRED = "grant-expired"
@@ -114,6 +118,7 @@ REMEDIES: Mapping[Rule, str] = MappingProxyType(
         Rule.DEBUG: "ask the operator, who can profile the daemon on its own socket",
         Rule.OBJECT_UNKNOWN: "check the name with 'docker ps -a', 'docker volume ls' or 'docker network ls'",
         Rule.LOOKUP_FAILED: "try again; if it stays, ask the operator to check the repo's daemon",
+        Rule.TOO_MANY: "use fewer volumes, mounts and bind sources in one container",
         Rule.GRANT_MISSING: "ask the operator for 'rdc repo gpu grant REPO --device NAME'",
         Rule.GRANT_EXPIRED: "ask the operator for 'rdc repo gpu grant REPO --device NAME --expires 8h'",
         Rule.GRANT_DRIFTED: "ask the operator to grant it again, 'rdc repo gpu grant REPO --device NAME'",
@@ -193,16 +198,19 @@ class Broken:
 class Denial:
     """The whole answer: every broken rule at once.
 
-    `status` is 400 for what cannot be read, else 403; never 404, because on a 404 from create the Docker
-    CLI pulls the image and tries again.
+    `status` is 400 for what cannot be read, 404 for acts on a container that does not exist, else 403; never
+    404 on a create, because then the Docker CLI pulls the image and tries again.
     """
 
     status: int
     broken: tuple[Broken, ...]
 
     def message(self) -> str:
-        """All broken rules on one line."""
-        return "; ".join(one.message() for one in self.broken)
+        """The broken rules on one line, and how many more there are than anyone would read."""
+        told = [one.message() for one in self.broken[:MOST_TOLD]]
+        if len(self.broken) > MOST_TOLD:
+            told.append(f"and {len(self.broken) - MOST_TOLD} more")
+        return "; ".join(told)
 
     def codes(self) -> tuple[str, ...]:
         """The stable codes, each once, in the order found."""
@@ -216,9 +224,12 @@ def broken(rule: Rule, detail: str, remedy: str = "") -> Broken:
 
 def refuse(found: Iterable[Broken], repo: str = "") -> Denial:
     """403 with every broken rule, each once, in the order found; remedies name the repo's own file."""
+    distinct = tuple(dict.fromkeys(found))
     if repo:
-        found = (replace(one, remedy=one.remedy.replace(_ANY_FILE, f"repos/{repo}.yaml")) for one in found)
-    return Denial(status=403, broken=tuple(dict.fromkeys(found)))
+        file = f"repos/{repo}.yaml"
+        told = (replace(one, remedy=one.remedy.replace(_ANY_FILE, file)) for one in distinct[:MOST_TOLD])
+        distinct = (*told, *distinct[MOST_TOLD:])
+    return Denial(status=403, broken=distinct)
 
 
 def malformed(detail: str, rule: Rule = Rule.MALFORMED) -> Denial:

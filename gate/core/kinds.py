@@ -19,6 +19,9 @@ from typing import Generic, TypeVar, cast
 from base.errors import MalformedError
 from gate.core.docker_json import Json, check_depth
 
+MAX_ITEMS = 1024
+"""Most objects of one list. Each costs microseconds of everybody's gate, and nobody mounts that much."""
+
 T = TypeVar("T")
 Dropped = list[str]
 Read = Callable[[Json, Dropped], T]
@@ -127,6 +130,8 @@ def slice_of(kind: Go[T], *, null_elements: bool = True) -> Go[tuple[T, ...] | N
             raise MismatchError(" must be a list")
         if plain is not None and plain.issuperset(map(type, value)):
             return tuple(value)
+        if len(value) > MAX_ITEMS:
+            raise MismatchError(f" must have at most {MAX_ITEMS} elements")
         found = []
         for index, item in enumerate(value):
             if item is None and not null_elements:

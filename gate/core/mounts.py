@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from gate.core.denial import Broken, Rule, broken, show, show_options
 from gate.core.hostpath import clean_path, inside
+from gate.core.kinds import MAX_ITEMS
 from gate.core.model import Config, HostConfig, Mount, edited
 from gate.core.target import OBJECT_NAME
 
@@ -24,6 +25,8 @@ _TMPFS_FLAGS = frozenset({
     "rw", "ro", "exec", "noexec", "nosuid", "nodev", "sync", "async", "dirsync", "atime", "noatime",
     "diratime", "nodiratime", "relatime", "norelatime", "strictatime", "nostrictatime",
 })  # fmt: skip
+_MAX_TMPFS_OPTIONS = 4096
+"""mount(2) takes one page."""
 _TMPFS_VALUES = re.compile(r"(size|mode|uid|gid|nr_inodes|nr_blocks)=[0-9]+[kmgtKMGT%]?\Z")
 _RUNTIME_TARGETS = ("/var/run/nvidia-container-devices", "/run/nvidia-container-devices")
 
@@ -60,6 +63,9 @@ def read_mounts(host: HostConfig, config: Config) -> MountPlan:
     """Read Binds, Mounts, Tmpfs, Volumes and the volume driver. What cannot be read is a fault."""
     found: list[BindMount | VolumeMount] = []
     faults: list[Broken] = []
+    if len(host.binds or ()) > MAX_ITEMS:
+        too_many = broken(Rule.TOO_MANY, f"more than {MAX_ITEMS} binds are not allowed")
+        return MountPlan(binds=(), volumes=(), faults=(too_many,), host_config=host)
     binds = [_read_bind(spelled, found, faults) for spelled in host.binds or ()]
     mounts = [_read_mount(mount, found, faults) for mount in host.mounts or ()]
     faults += _tmpfs_faults(host)
@@ -194,6 +200,9 @@ def _tmpfs_faults(host: HostConfig) -> Iterator[Broken]:
     for target, text in (host.tmpfs or {}).items():
         if not _absolute(target):
             yield _unreadable(f"tmpfs on {target}")
+        if len(text) > _MAX_TMPFS_OPTIONS:
+            yield broken(Rule.TMPFS_OPTION, f"tmpfs options {show(text)} are longer than a page")
+            continue
         for option in text.split(",") if text else ():
             if option not in _TMPFS_FLAGS and not _TMPFS_VALUES.match(option):
                 yield broken(Rule.TMPFS_OPTION, f"tmpfs option {show(option)} is not allowed")

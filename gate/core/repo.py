@@ -204,7 +204,7 @@ def parse_repo_name(text: str) -> RepoName:
         MalformedError: something else.
     """
     if not _NAME.match(text):
-        hint = "use letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
+        hint = "use letters, digits, '.', '_' and '-', the first a letter or digit"
         raise MalformedError(f"{text!r} is not a repo name", hint=hint)
     return RepoName(text)
 

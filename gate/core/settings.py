@@ -87,7 +87,10 @@ def read_settings(raw: bytes, schema: str, source: str) -> Mapping[str, Setting]
     )
     if errors:
         found = "; ".join(_place(error, root) for error in errors)
-        raise MalformedError(f"{source}: {found}", hint="compare with docs, or remove what is not known")
+        raise MalformedError(
+            f"{source}: {found}",
+            hint="docs/operators.md has the keys; every file begins with 'schema_version: 1'",
+        )
     return cast("Mapping[str, Setting]", value)
 
 

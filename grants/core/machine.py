@@ -118,9 +118,8 @@ class MachineView:
             for message in messages:
                 if quoted in message:
                     return f"{path}: {message}"
-        broken = sorted(self.catalog.errors)
-        if broken:
-            return f"no spec that loads defines it; not loaded: {', '.join(broken)}"
+        if self.catalog.unloaded:
+            return f"no spec that loads defines it; not loaded: {', '.join(sorted(self.catalog.unloaded))}"
         return "no spec of this machine defines it"
 
 

@@ -210,13 +210,13 @@ class _Transaction:
         meaning = self._machine.meaning(name)
         if meaning.pin is not None:
             return name, meaning.pin
-        near = () if name in self._machine.catalog.devices else self._machine.catalog.near(name)
-        self._break(
-            request,
-            GrantRule.UNKNOWN_DEVICE,
-            f"device {name} cannot be resolved on this machine: {meaning.reason}",
-            self._suggest(request, near),
-        )
+        catalog = self._machine.catalog
+        if name in catalog.conflicts:
+            remedy = "keep one spec that defines it and move the other away"
+        else:
+            remedy = self._suggest(request, () if name in catalog.devices else catalog.near(name))
+        detail = f"device {name} cannot be resolved on this machine: {meaning.reason}"
+        self._break(request, GrantRule.UNKNOWN_DEVICE, detail, remedy)
         return None
 
     def _alike(self, request: GrantRequest) -> tuple[QualifiedName, ...]:

@@ -53,6 +53,8 @@ def test_conflict_messages_are_the_library_s():
         ("nvidia.com/gpus=all", "nvidia.com/gpu=all"),
         ("nvidia.com/gpu=alll", "nvidia.com/gpu=all"),
         ("amd.com/gpu=1", "nvidia.com/gpu=1"),
+        ("nvidia.com/gpu=GPU-1a2b0001", f"nvidia.com/gpu={UUIDS[1]}"),
+        ("nvidia.com/gpu=gpu-1A2B0000-5c1e", f"nvidia.com/gpu={UUIDS[0]}"),
     ],
 )
 def test_near(asked, best):

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from cdi.core.problems import ProblemCode, SpecError
 from cdi.core.yaml_nodes import MAX_DEPTH, MappingNode, ScalarNode, SequenceNode, load
@@ -86,6 +86,7 @@ def test_json_is_read_as_json(tree):
     import json  # noqa: PLC0415 - used once
 
     text = json.dumps(tree, ensure_ascii=False, allow_nan=False) if _finite(tree) else "null"
+    assume(not set(text) & set("\x85\u2028\u2029"))  # YAML 1.1 folds these line breaks
     try:
         found = plain(load(text.encode()))
     except SpecError:

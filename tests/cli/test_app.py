@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -58,6 +59,7 @@ def program(error: BaseException | None = None, *, result: object = None) -> cli
         (RefusedError("m"), 3),
         (AccessError("m"), 4),
         (PermissionError(13, "denied"), 4),
+        (OSError(errno.ENOSPC, "full"), 1),
         (NotFoundError("m"), 5),
         (UnreachableError("m"), 6),
         (ValueError("m"), 1),
@@ -86,6 +88,7 @@ def test_the_hint_is_printed_below_the_message(capsys: pytest.CaptureFixture[str
     [
         (RefusedError("what", hint="do"), "refused"),
         (ValueError("x"), "internal"),
+        (OSError(errno.ENOSPC, "No space left on device", "/some/file"), "no-room"),
         (click.UsageError("u"), "usage"),
     ],
 )
@@ -208,6 +211,25 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         child.stdout.close()
         assert child.stderr.read() == b""
         assert child.wait(30) == 1
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_closed_streams_are_no_error(closed: int) -> None:
+    program = Path(sys.executable).parent / "rdc"
+    command = f'exec "$0" --root /no/such/root repo list {closed}>&-'
+    done = subprocess.run(["sh", "-c", command, program], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"unexpected" not in done.stderr
+
+
+def test_a_full_disk_under_stdout_is_told_in_plain_words() -> None:
+    program = Path(sys.executable).parent / "rdc"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" --help >/dev/full', program], capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert b"cannot write" in done.stderr
+    assert b"unexpected" not in done.stderr
 
 
 def test_ctrl_c_ends_it_with_a_word(tmp_path: Path) -> None:

@@ -194,6 +194,15 @@ async def test_too_many_connections() -> None:
         assert g.metrics.connections_refused == 1
 
 
+async def test_connections_beyond_the_limit_do_not_pile_up() -> None:
+    async with gate(Limits(connections=2)) as g:
+        clients = [await g.client() for _ in range(300)]
+        await until(lambda: g.metrics.connections_refused == 298)
+        await until(lambda: g.metrics.connections <= 2 + 64)
+        answers = [await client.answer() for client in clients[2:]]
+        assert {answer.status for answer in answers} == {503}, "each is told all the same"
+
+
 @pytest.mark.parametrize("start", [b"GET /_ping HT", post(CREATE, b'{"Image": "x"}')[:-3]])
 async def test_slow_requests_are_told_so(start: bytes) -> None:
     async with gate(Limits(head_s=0.05, body_s=0.05)) as g:

@@ -243,6 +243,9 @@ def test_exec_in_an_unknown_container() -> None:
         denied = run_exec(world, {"Cmd": ["id"]})
         assert isinstance(denied, Denial)
         assert (denied.status, denied.codes()) == (status, (code,))
+    privileged = run_exec(World(), {"Cmd": ["id"], "Privileged": True})
+    assert isinstance(privileged, Denial)
+    assert (privileged.status, privileged.codes()) == (403, ("privileged-exec",))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gate.core.denial import REMEDIES, Denial, Rule, broken, malformed, refuse, show, show_options
+from gate.core.denial import MOST_TOLD, REMEDIES, Denial, Rule, broken, malformed, refuse, show, show_options
 
 
 def test_every_rule_has_a_remedy() -> None:
@@ -23,6 +23,15 @@ def test_message_shape() -> None:
     assert denial.status == 403
     assert denial.message() == "a [runtime]: b; c [oom]: d"
     assert denial.codes() == ("runtime", "oom")
+
+
+def test_a_message_stays_readable_however_much_is_broken() -> None:
+    denial = refuse([broken(Rule.CAPABILITY, str(number), "x") for number in range(MOST_TOLD)], "gpu-a")
+    assert denial.message().endswith(f"; {MOST_TOLD - 1} [capability]: x")
+    more = [broken(Rule.CAPABILITY, str(number)) for number in range(MOST_TOLD)]
+    denial = refuse([*more, broken(Rule.PRIVILEGED, "y"), broken(Rule.OOM, "z")], "gpu-a")
+    assert denial.message().endswith("; and 2 more")
+    assert denial.codes() == ("capability", "privileged", "oom"), "the log still names every rule"
 
 
 def test_the_repos_own_file_is_named() -> None:

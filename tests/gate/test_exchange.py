@@ -85,6 +85,27 @@ async def test_large_bodies_are_refused_and_the_answer_is_readable(target: str, 
         assert all(not request.body for request in g.daemon.requests)
 
 
+async def test_a_repo_cannot_fill_the_memory_with_bodies_that_wait() -> None:
+    async with gate(Limits(held_bodies_bytes=1000)) as g:
+        one, two = await g.client(), await g.client()
+        body = json.dumps({"a": "x" * 580}).encode()
+        whole = post(CREATE, body)
+        one.send(whole[:-1])
+        refused = await two.ask(whole)
+        while refused.status == 200:  # the first one's bytes are still on their way
+            refused = await two.ask(whole)
+        assert (refused.status, "[gate-busy]" in refused.message) == (503, True)
+        one.send(whole[-1:])
+        assert (await one.answer()).status == 200
+        assert (await two.ask(whole)).status == 200, "what was decided is not held any longer"
+        one.send(whole[:-1])
+        one.vanish()
+        await until(lambda: g.metrics.connections == 1)
+        assert (await two.ask(whole)).status == 200
+        assert (await two.ask(post(CREATE, b"x" * 1001))).status == 503
+        assert (await two.ask(whole)).status == 200
+
+
 async def test_the_largest_inspected_body_passes() -> None:
     async with gate() as g:
         client = await g.client()

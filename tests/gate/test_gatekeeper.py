@@ -1,5 +1,7 @@
 import json
+import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ from gate.core.denial import Denial, Rule
 from gate.core.policy import Forward
 from gate.core.repo import GateConfig, RepoConfig, RepoName, RepoPolicy
 from gate.core.routes import Matched, match
-from gate.daemon import DaemonClient
-from gate.gatekeeper import RepoGatekeeper, host_paths
+from gate.daemon import MAX_CONNECTIONS, DaemonClient
+from gate.gatekeeper import MAX_LOOKUPS, RepoGatekeeper, host_paths
 from gate.guard import Guard
 from gate.http.message import RequestHead
 from gate.ports import Peer
@@ -196,3 +198,29 @@ async def test_a_newer_daemon_is_asked_for_the_audited_version(desk: Desk) -> No
     desk.docker.version["ApiVersion"] = "1.44"
     await desk.ask("GET", "/containers/json")
     assert desk.keeper.api_version is None
+
+
+@pytest.mark.parametrize(("count", "rule"), [(MAX_LOOKUPS, None), (MAX_LOOKUPS + 1, Rule.TOO_MANY)])
+async def test_a_request_about_too_much_is_refused_before_anything_is_asked(
+    desk: Desk, count: int, rule: Rule | None
+) -> None:
+    names = [f"v{number}" for number in range(count)]
+    for name in names:
+        desk.daemon.routes[f"GET /volumes/{name}"] = reply(json.dumps({"Name": name}).encode())
+    body = {"Image": "x", "HostConfig": {"Binds": [f"{name}:/{name}" for name in names]}}
+    decision = await desk.ask("POST", "/v1.51/containers/create", body)
+    assert isinstance(decision, Forward) if rule is None else codes(decision) == (rule,)
+    assert len(desk.daemon.requests) == (count if rule is None else 0)
+    assert len(desk.daemon.links) <= MAX_CONNECTIONS, "each is a file descriptor"
+
+
+async def test_a_log_line_is_short_whatever_the_method_is(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    head = replace(HEAD, method="A" * 60_000)
+    denial = match(head.method, b"/_ping")
+    assert isinstance(denial, Denial)
+    desk.keeper.refused(head, denial, peer=PEER)
+    (record,) = caplog.records
+    assert len(record.getMessage()) < 300

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
+import pytest
 
+from base.errors import UsageError
 from gate.health import health
 from gate.metrics import GateMetrics, Outcome
 
@@ -19,6 +21,12 @@ class Source:
 
     def problems(self) -> tuple[str, ...]:
         return self.faults
+
+
+async def test_a_path_that_no_socket_can_have(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        async with health(tmp_path / ("x" * 108), Source()):
+            pass
 
 
 async def test_health_and_metrics_over_a_socket_for_root_only(short_dir: Path) -> None:

@@ -8,6 +8,7 @@ from gate.core.kinds import (
     BOOL,
     EMPTY,
     INT64,
+    MAX_ITEMS,
     PRESENCE,
     SET,
     SIZE,
@@ -115,3 +116,10 @@ def test_values_that_are_dropped_may_not_be_deep(kind: Go) -> None:  # type: ign
         deep = {"x": deep}
     with pytest.raises(MalformedError):
         kind.read(deep, [])
+
+
+def test_lists_of_objects_are_bounded_and_lists_of_strings_are_not() -> None:
+    assert len(slice_of(EMPTY).read([{}] * MAX_ITEMS, []) or ()) == MAX_ITEMS
+    with pytest.raises(MismatchError, match="at most 1024 elements"):
+        slice_of(EMPTY).read([{}] * (MAX_ITEMS + 1), [])
+    assert len(STRINGS.read(["x"] * (MAX_ITEMS + 1), []) or ()) == MAX_ITEMS + 1

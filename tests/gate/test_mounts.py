@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gate.core.kinds import MAX_ITEMS
 from gate.core.model import HOST_CONFIG, Config, HostConfig
 from gate.core.mounts import MountPlan, read_mounts
 
@@ -152,6 +153,13 @@ def test_runtime_targets_in_every_field() -> None:
     assert codes(plan({"Binds": [f"v:{target}"]})) == ["mount-target"]
     found = read_mounts(HostConfig(), Config(volumes={target: None}))
     assert codes(found) == ["mount-target"]
+
+
+def test_lists_that_nobody_needs_are_refused_unread() -> None:
+    assert codes(plan({"Binds": ["v:/b"] * MAX_ITEMS})) == []
+    assert codes(plan({"Binds": ["v:/b"] * (MAX_ITEMS + 1)})) == ["too-many"]
+    assert codes(plan({"Tmpfs": {"/t": ",".join(["rw"] * 1365)}})) == []
+    assert codes(plan({"Tmpfs": {"/t": ",".join(["x"] * 2049)}})) == ["tmpfs-option"]
 
 
 def test_volume_driver() -> None:

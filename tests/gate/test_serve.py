@@ -1,6 +1,9 @@
 import asyncio
 import contextlib
+import errno
 import grp
+import resource
+import shutil
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ import pytest
 from base.errors import RefusedError
 from base.layout import Layout
 from gate.core.repo import RepoConfig, RepoName
+from gate.projections import Projections
 from gate.repos import RepoFiles
 from gate.serve import serve
 from tests.engine import request
@@ -89,6 +93,41 @@ async def test_repos_come_change_and_go(served: Served, short_dir: Path) -> None
         await until(lambda: not socket.exists())
 
 
+async def test_a_socket_that_somebody_removed_comes_back(served: Served, short_dir: Path) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        socket = served.repo("a", daemon.path)
+        await until(socket.exists)
+        reader, writer = await asyncio.open_unix_connection(socket)
+        socket.unlink()
+        await until(socket.exists)
+        assert await served.get(socket, "/_ping") == 200
+        shutil.rmtree(socket.parent)
+        await until(socket.exists)
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o660
+        assert await served.get(socket, "/_ping") == 200
+        socket.unlink()
+        socket.write_text("something else")
+        told = str((await served.health_of(1))["problems"])
+        assert "not a socket" in told
+        socket.unlink()
+        await served.health_of(0)
+        assert await served.get(socket, "/_ping") == 200
+        writer.write(b"GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"  # what was open has lived through all of it
+        writer.close()
+
+
+async def test_a_problem_is_over_when_the_file_says_again_what_is_served(
+    served: Served, short_dir: Path
+) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        await until(served.repo("a", daemon.path).exists)
+        served.repo("a", daemon.path, group="no-such-group")
+        await served.health_of(1)
+        served.repo("a", daemon.path)
+        await served.health_of(0)
+
+
 async def test_a_broken_file_harms_nobody_and_is_told(served: Served, short_dir: Path) -> None:
     async with StubUpstream(short_dir / "one") as daemon:
         DockerStub(daemon)
@@ -118,6 +157,31 @@ async def test_groups_own_sockets_and_unknown_ones_are_told(served: Served, shor
     assert not other.exists()
     document = await served.health_of(1)
     assert "no-such-group-here" in str(document["problems"])
+
+
+async def test_nothing_that_fails_while_following_ends_the_gate(
+    served: Served, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with StubUpstream(short_dir / "one") as daemon:
+        socket = served.repo("a", daemon.path)
+        await until(socket.exists)
+        with monkeypatch.context() as failing:
+
+            def no_descriptor_left(_files: RepoFiles) -> None:
+                raise OSError(errno.EMFILE, "Too many open files")
+
+            failing.setattr(RepoFiles, "fingerprint", no_descriptor_left)
+            failing.setattr(Projections, "follow", no_descriptor_left)
+            document = await served.health_of(2)
+            assert "Too many open files" in str(document["problems"])
+            assert await served.get(socket, "/_ping") == 200
+        assert (await served.health_of(0))["repos"] == ["a"]
+
+
+async def test_the_gate_may_open_as_many_files_as_the_machine_allows(served: Served) -> None:
+    assert not served.task.done()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert soft == hard
 
 
 async def test_one_gate_per_root(served: Served) -> None:

@@ -85,6 +85,9 @@ def test_processes_and_their_children_are_listed(tmp_path: Path) -> None:
         child = int(parent.stdout.readline())
         try:
             assert children(parent.pid) == (child,)
+            deadline_s = time.monotonic() + 10
+            while not command_line(child) and time.monotonic() < deadline_s:
+                time.sleep(0.001)  # the kernel tells of an exec a moment before it shows the words
             assert command_line(child) == SLEEP
             assert (child, SLEEP) in set(processes())
         finally:

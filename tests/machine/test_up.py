@@ -1,6 +1,8 @@
 import asyncio
+import gc
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,6 +115,28 @@ async def test_a_gate_that_fails_takes_the_daemons_down_and_tells_why(tmp_path: 
     with pytest.raises(DamagedError):
         await up(machine.supervisor, serve, machine.stop)
     assert events == ["start a0", "stop a0"]
+
+
+async def test_a_list_that_fails_while_the_gate_does_is_not_reported_as_forgotten(tmp_path: Path) -> None:
+    forgotten: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: forgotten.append(context))
+    asked, failed = threading.Event(), threading.Event()
+
+    def list_daemons() -> tuple[FakeDaemon, ...]:
+        asked.set()
+        failed.wait(5)
+        raise DamagedError("cannot be read")
+
+    async def serve() -> None:
+        await asyncio.to_thread(asked.wait, 5)
+        asyncio.get_running_loop().call_later(0.1, failed.set)
+        raise DamagedError("no")
+
+    supervisor = Supervisor(list_daemons=list_daemons, fingerprint=lambda: 1, clock=SystemClock())
+    with pytest.raises(DamagedError, match="no"):
+        await up(supervisor, serve, asyncio.Event())
+    gc.collect()
+    assert forgotten == []
 
 
 async def run(machine: Machine) -> "asyncio.Task[None]":

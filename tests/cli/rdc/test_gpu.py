@@ -79,6 +79,17 @@ def test_names_that_are_not_on_the_machine(rdc: Rdc, device: str, code: str, wor
     assert word in done.error["hint"]
 
 
+def test_of_a_name_that_two_specs_define_no_other_card_is_suggested(rdc: Rdc) -> None:
+    rdc.create("a")
+    (rdc.spec_dir / "other.yaml").write_text(SPEC.replace("/dev/zero", "/dev/random").replace('"1"', '"2"'))
+    error = rdc.json("repo", "gpu", "grant", "a", "--device", DEVICE).error
+    assert error["code"] == "unknown-device"
+    assert "conflicting" in error["message"]
+    assert "nvidia.com/gpu" not in error["hint"]
+    error = rdc.json("repo", "gpu", "grant", "a", "--device", "nvidia.com/gpu=9").error
+    assert "other.yaml" not in error["message"]
+
+
 def test_an_exclusive_card_is_refused_under_every_name(rdc: Rdc) -> None:
     rdc.create("a")
     rdc.create("b")
@@ -167,6 +178,12 @@ def test_what_is_revoked_is_gone_from_store_and_projection(rdc: Rdc) -> None:
     assert rdc.json("repo", "gpu", "revoke", "a", "--all").rows == []
 
 
+def test_a_revoke_says_what_it_revoked(rdc: Rdc) -> None:
+    rdc.create("a")
+    rdc.json("repo", "gpu", "grant", "a", "--device", DEVICE)
+    assert f"revoked {DEVICE} from repo a" in rdc("repo", "gpu", "revoke", "a", "--all").err
+
+
 def test_revoking_what_is_not_held_revokes_nothing(rdc: Rdc) -> None:
     rdc.create("a")
     rdc.json("repo", "gpu", "grant", "a", "--device", DEVICE)
@@ -235,6 +252,20 @@ def test_what_has_become_of_grants(rdc: Rdc) -> None:
     assert rows[DEVICE]["status"] == "drifted"
     assert rows["nvidia.com/gpu=1"]["status"] == "unresolvable"
     assert rows[DEVICE]["reason"]
+    table = rdc("repo", "gpu", "list").out
+    assert "REASON" in table.splitlines()[0]
+    assert str(rows[DEVICE]["reason"]) in table
+
+
+def test_csv_has_the_same_heading_with_and_without_grants(rdc: Rdc) -> None:
+    rdc.create("a")
+    listed, revoked = (
+        ("repo", "gpu", "list", "-o", "csv"),
+        ("repo", "gpu", "revoke", "a", "--all", "-o", "csv"),
+    )
+    empty = [rdc(*words).out for words in (listed, revoked)]
+    rdc.json("repo", "gpu", "grant", "a", "--device", DEVICE)
+    assert [rdc(*words).out.splitlines(keepends=True)[0] for words in (listed, revoked)] == empty
 
 
 def test_grants_of_a_repo_whose_file_is_gone_are_listed_and_revoked_by_guid(rdc: Rdc) -> None:

@@ -13,7 +13,12 @@ from tests.fake_daemon import fake_daemon
 
 @pytest.mark.parametrize(
     ("form", "out"),
-    [("json", "[]\n"), ("yaml", "[]\n"), ("table", ""), ("csv", "name,guid,managed,trust,socket\n")],
+    [
+        ("json", "[]\n"),
+        ("yaml", "[]\n"),
+        ("table", ""),
+        ("csv", "name,guid,socket,upstream,managed,cdi_spec_dir,trust\n"),
+    ],
 )
 def test_no_repos(rdc: Rdc, form: str, out: str) -> None:
     done = rdc("repo", "list", "-o", form)
@@ -45,6 +50,12 @@ def test_a_repo_without_upstream_gets_a_daemon_of_its_own(rdc: Rdc) -> None:
     )
     assert "renet" in done.err
     assert "up" in done.err
+
+
+def test_csv_has_the_same_heading_with_and_without_repos(rdc: Rdc) -> None:
+    empty = rdc("repo", "list", "-o", "csv").out
+    rdc.create("a")
+    assert rdc("repo", "list", "-o", "csv").out.startswith(empty)
 
 
 def test_options_are_recorded(rdc: Rdc) -> None:
@@ -81,6 +92,13 @@ def test_names_that_are_fine(rdc: Rdc, name: str) -> None:
 )
 def test_upstreams_that_are_no_unix_socket(rdc: Rdc, upstream: str) -> None:
     assert rdc.json("repo", "create", "a", "--upstream", upstream).code == 2
+    assert rdc.json("repo", "list").rows == []
+
+
+def test_an_upstream_that_exists_is_a_socket(rdc: Rdc) -> None:
+    for path in (rdc.root, rdc.root / "file"):
+        (rdc.root / "file").touch()
+        assert rdc.json("repo", "create", "a", "--upstream", f"unix://{path}").code == 2
     assert rdc.json("repo", "list").rows == []
 
 
