@@ -58,6 +58,7 @@ def test_the_daemon_alone_resolves_nothing_ungranted(wall: Wall) -> None:
 def test_a_holder_does_not_come_back_with_the_daemon(wall: Wall) -> None:
     """Restart policy, gate down, daemon restarted: the projection alone keeps the device away."""
     daemon, machine = wall.gated.daemon, wall.gated.machine
+    daemon.request("DELETE", "/containers/paused?force=1")  # what is frozen cannot be killed with its daemon
     wall.gated.grant(f"{KIND}=2")
     host = {
         "DeviceRequests": [{"Driver": "cdi", "DeviceIDs": [f"{KIND}=2"]}],
@@ -86,8 +87,8 @@ OPEN_WITHOUT = {
     "device fields": {"privileged", "the node", "all of /dev", "through /proc", "cgroup rule"},
     "JSON": {"lower case", "long s", "escaped", "twice", "then null", "before more"},
     "mounts": {"raw socket", "bind of /"},
-    "execs": {"in a privileged container", "in a holder", "made before the revoke"},
-    "attaches": {"to a privileged shell", "to a holder's shell", "to a holder by websocket"},
+    "execs": {"in a privileged container", "privileged"},
+    "attaches": {"to a privileged shell"},
     "HTTP": {"encoded slash", "odd version", "other HTTP version", "behind a failed upgrade"},
     "starts": {"start dormant-raw", "start dormant-pid"},
 }
@@ -95,6 +96,10 @@ OPEN_WITHOUT = {
 
 def test_without_the_gate_the_same_attempts_open_it(wall: Wall) -> None:
     """Else that they open nothing through the gate would prove nothing."""
+    wall.gated.machine.stop()
+    # The gate may be in the middle of stopping it, as it does with what holds ungranted hardware.
+    for step in ("kill", "wait", "start"):
+        wall.gated.daemon.request("POST", f"/containers/privileged/{step}")
     wall.past = True
     shut = set()
     for attempt in attempts():
