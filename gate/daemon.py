@@ -29,14 +29,18 @@ _EVENTS = quote(
 )
 
 
+class AnswerError(UnreachableError):
+    """Something answers, but not with what Docker's API promises."""
+
+
 class DaemonClient:
     """Asks one daemon over its unix socket.
 
-    Must be made and used inside a running event loop; `close()` when done.
+    Must be made and used inside a running event loop; `close()` when done. `socket` is where it listens.
     """
 
     def __init__(self, socket: Path) -> None:
-        self._socket = socket
+        self.socket = socket
         self._session: aiohttp.ClientSession | None = None
 
     async def container(self, ref: str) -> dict[str, object] | None:
@@ -55,14 +59,14 @@ class DaemonClient:
         """`GET /info`."""
         answer = await self._get("/info")
         if answer is None:
-            raise UnreachableError(f"what listens on {self._socket} is not a Docker daemon: it has no /info")
+            raise AnswerError(f"what listens on {self.socket} is no Docker daemon: it has no /info")
         return answer
 
     async def version(self) -> dict[str, object]:
         """`GET /version`."""
         answer = await self._get("/version")
         if answer is None:
-            raise UnreachableError(f"what listens on {self._socket} is no Docker daemon: it has no /version")
+            raise AnswerError(f"what listens on {self.socket} is no Docker daemon: it has no /version")
         return answer
 
     async def close(self) -> None:
@@ -111,9 +115,7 @@ class DaemonClient:
             raise _unreachable(exc) from exc
         async with response:
             if response.status != 200:
-                raise UnreachableError(
-                    f"the daemon answered {response.status} to the gate's question /events"
-                )
+                raise AnswerError(f"the daemon answered {response.status} to the gate's question /events")
             yield _chunks(response)
 
     async def _get(self, path: str) -> dict[str, object] | None:
@@ -142,7 +144,7 @@ class DaemonClient:
         if response.status in _NOTHING_THERE:
             return None
         if response.status not in _SUCCESS:
-            raise UnreachableError(
+            raise AnswerError(
                 f"the daemon answered {response.status} to the gate's question {path.partition('?')[0]}"
             )
         return body
@@ -150,7 +152,7 @@ class DaemonClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(str(self._socket), limit=MAX_CONNECTIONS),
+                connector=aiohttp.UnixConnector(str(self.socket), limit=MAX_CONNECTIONS),
                 timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,

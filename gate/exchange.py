@@ -42,26 +42,10 @@ class Exchange:
     """One request on a client connection. Made when its head is complete."""
 
     __slots__ = (
-        "_answer",
-        "_body_bytes",
-        "_connection",
-        "_continue_due",
-        "_deciding",
-        "_head",
-        "_held",
-        "_name",
-        "_plan",
-        "_reader",
-        "_rechunk",
-        "_replay",
-        "_scan",
-        "_upstream",
-        "_use",
-        "_warnings",
-        "keep_alive",
-        "response_done",
-        "response_started_",
-    )
+        "_answer", "_body_bytes", "_connection", "_continue_due", "_deciding", "_head", "_held", "_name",
+        "_plan", "_reader", "_rechunk", "_replay", "_scan", "_upstream", "_use", "_warnings", "keep_alive",
+        "response_done", "response_started_",
+    )  # fmt: skip
 
     def __init__(
         self, connection: "ClientConnection", head: RequestHead, plan: Plan | None, name: str

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from base.errors import MalformedError, UnreachableError
 from gate.core.denial import Denial
-from gate.core.preconditions import Observed, Unmet, not_docker, refusal, unmet
+from gate.core.preconditions import Observed, Unmet, not_docker, refusal, unmet, unreadable_info
 from gate.core.repo import RepoConfig
 from gate.core.router import Matched
 from gate.core.versions import meant_version
-from gate.daemon import DaemonClient
-from gate.local_daemon import daemon_process, open_to_everyone, resolved
+from gate.daemon import AnswerError, DaemonClient
+from gate.local_daemon import daemon_process, empty_spec_dirs, open_to_everyone, resolved
 
 _log = logging.getLogger(__name__)
 
@@ -121,9 +121,7 @@ class Guard:
     async def _look(self) -> None:
         stream, self._failure = self._stream, None
         try:
-            info = await self._daemon.info()
-            version = await self._daemon.version()
-            observed = await asyncio.to_thread(self._observe, info, version)
+            found = await self._findings()
         except UnreachableError as exc:
             self._known = self.open = False
             name = self._repo.name
@@ -132,12 +130,6 @@ class Guard:
                 hint=f"ask the operator to check that it runs; 'rdc repo show {name}' names its socket",
             )
             return
-        except MalformedError as exc:
-            found: tuple[Unmet, ...] = (not_docker(exc.message),)
-            self.api_version = meant_version(None)
-        else:
-            found = unmet(info, observed)
-            self.api_version = meant_version(version.get("ApiVersion"))
         if found != self.findings:
             for each in found:
                 _log.warning(
@@ -152,12 +144,37 @@ class Guard:
         self.seen.set()
         self._settle()
 
+    async def _findings(self) -> tuple[Unmet, ...]:
+        """What does not hold of whoever listens there now; sets `api_version`.
+
+        Raises:
+            UnreachableError: nobody does.
+        """
+        version = await self._version()
+        self.api_version = None if version is None else meant_version(version.get("ApiVersion"))
+        if version is None:
+            return (not_docker(),)
+        try:
+            info = await self._daemon.info()
+        except (AnswerError, MalformedError) as exc:
+            return (unreadable_info(exc.message),)
+        return unmet(info, await asyncio.to_thread(self._observe, info, version))
+
+    async def _version(self) -> dict[str, object] | None:
+        """The answer to `GET /version`, which every Docker daemon has; None from anything else."""
+        try:
+            version = await self._daemon.version()
+        except (AnswerError, MalformedError):
+            return None
+        return version if "ApiVersion" in version else None
+
     def _observe(self, info: dict[str, object], version: dict[str, object]) -> Observed:
         projection = self._projection
         return Observed(
             version=version,
             projection=frozenset({str(projection), str(projection.resolve())}),
             spec_dirs=resolved(info.get("CDISpecDirs")),
+            empty_dirs=empty_spec_dirs(self._socket, info.get("CDISpecDirs")),
             process=daemon_process(self._socket),
             open_socket=open_to_everyone(self._socket),
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from base.errors import RdcError
 from base.files import read_bytes
+from cdi.directories import is_spec_name
 from gate.core.daemon_process import DEVICE_HOOKS, DaemonProcess, config_file
 
 _CREDENTIALS = struct.Struct("3i")
@@ -48,6 +49,30 @@ def open_to_everyone(path: Path) -> bool:
         if not real.stat().st_mode & stat.S_IWOTH:
             return False
         return all(each.stat().st_mode & stat.S_IXOTH for each in real.parents)
+    except OSError:
+        return False
+
+
+def empty_spec_dirs(path: Path, directories: object) -> frozenset[str]:
+    """Those of these directories in which the daemon that listens on `path` finds no spec file. Blocks.
+
+    Looked at as the daemon sees them, below its own root; none where its process cannot be found. Root alone
+    could fill one between two looks.
+    """
+    listed = [each for each in directories if isinstance(each, str)] if isinstance(directories, list) else []
+    pid = _listener(path)
+    if pid <= 0:
+        return frozenset()
+    root = Path("/proc") / str(pid) / "root"
+    return frozenset(each for each in listed if each.startswith("/") and _no_spec(root / each.lstrip("/")))
+
+
+def _no_spec(directory: Path) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return not any(is_spec_name(entry.name) for entry in entries)
+    except FileNotFoundError:
+        return True
     except OSError:
         return False
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Iterable
+from dataclasses import replace
 
 from base.errors import RdcError
 from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, PathType, VolumeFact
@@ -17,6 +18,7 @@ from gate.core.policy import (
     VolumeLookup,
 )
 from gate.daemon import DaemonClient
+from gate.local_daemon import empty_spec_dirs
 
 
 class Answers:
@@ -59,7 +61,11 @@ class Answers:
                 exec_ = await self._daemon.exec_(ref)
                 return None if exec_ is None else ExecFact.parse(exec_)
             case BuilderLookup():
-                return BuilderFact.parse(await self._daemon.info())
+                fact = BuilderFact.parse(await self._daemon.info())
+                if not fact.spec_dirs:
+                    return fact
+                empty = await asyncio.to_thread(empty_spec_dirs, self._daemon.socket, list(fact.spec_dirs))
+                return replace(fact, spec_dirs=tuple(each for each in fact.spec_dirs if each not in empty))
             case PathLookup(path=path):
                 # In a thread: a bind source may lie on a network file system that does not answer.
                 return await asyncio.to_thread(path_fact, path)

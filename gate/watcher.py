@@ -138,7 +138,7 @@ class Watcher:
                     await self._guard.followed()
                     connected = True
                     await self._follow(chunks)
-            except UnreachableError as exc:
+            except (UnreachableError, MalformedError) as exc:
                 _log.debug("gate.watcher_waits repo=%s %s", self._repo.name, exc.message)
             except Exception:  # noqa: BLE001 - whatever it is, watching goes on
                 _log.exception("gate.watcher_failed repo=%s", self._repo.name)
@@ -173,7 +173,7 @@ class Watcher:
                         lines.dropped = 0
                         await self._resync(group)
                 raise UnreachableError("the daemon has ended its stream")  # noqa: TRY301 - ends the group
-        except* UnreachableError as failures:
+        except* (UnreachableError, MalformedError) as failures:
             failure = str(failures)
         finally:
             self._stopping.clear()

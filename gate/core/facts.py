@@ -102,7 +102,10 @@ class ExecFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuilderFact:
-    """What decides whether BuildKit in the daemon could reach hardware: version and spec directories."""
+    """What decides whether BuildKit in the daemon could reach hardware: version and spec directories.
+
+    Directories in which the daemon finds no spec may be left out: what is not there cannot be built with.
+    """
 
     version: str = wire("ServerVersion", STRING)
     spec_dirs: tuple[str, ...] | None = wire("CDISpecDirs", STRINGS)

@@ -38,6 +38,7 @@ class Precondition(StrEnum):
     OPEN_SOCKET = "open-socket"
     API_VERSION = "api-version"
     ENTITLEMENT = "builder-entitlement"
+    INFO = "info"
     NOT_DOCKER = "not-docker"
     HARDWARE_RUNTIME = "hardware-runtime"
     DEVICE_HOOK = "device-hook"
@@ -100,6 +101,7 @@ class Observed:
         version: its `GET /version`.
         projection: the repo's projection in every spelling, links followed and not; None when nobody asks.
         spec_dirs: the directories of `CDISpecDirs` with links followed, by their own spelling.
+        empty_dirs: those of them in which the daemon finds no spec now, by their own spelling.
         process: its command line, configuration and PATH, where it runs on this machine.
         open_socket: whether every user of the machine may connect to it.
     """
@@ -107,6 +109,7 @@ class Observed:
     version: Mapping[str, object] = field(default_factory=dict)
     projection: frozenset[str] | None = None
     spec_dirs: Mapping[str, str] = field(default_factory=dict)
+    empty_dirs: frozenset[str] = frozenset()
     process: DaemonProcess | None = None
     open_socket: bool = False
 
@@ -123,10 +126,15 @@ def unmet(info: Mapping[str, object], observed: Observed = NOTHING_ELSE) -> tupl
     return tuple(sorted(found, key=lambda each: _ORDER[each.weight]))
 
 
-def not_docker(detail: str) -> Unmet:
-    """What answers is no Docker daemon, so that nothing about it can be judged."""
-    return _fatal(
-        Precondition.NOT_DOCKER, f"what it answers cannot be read: {detail}", "put a Docker daemon there"
+def unreadable_info(detail: str) -> Unmet:
+    """A Docker daemon whose `GET /info` cannot be read, so that nothing about it can be judged."""
+    return _fatal(Precondition.INFO, f"its answer to /info cannot be read: {detail}", "look at its log")
+
+
+def not_docker() -> Unmet:
+    """What answers has no version of Docker's API: there are no containers that could be given anything."""
+    return _advice(
+        Precondition.NOT_DOCKER, "what listens there is no Docker daemon", "put a Docker daemon there"
     )
 
 
@@ -276,7 +284,9 @@ def _specs(info: Mapping[str, object], observed: Observed) -> Iterator[Unmet]:
     others = [
         each
         for each in directories
-        if each not in projection and observed.spec_dirs.get(each, each) not in projection
+        if each not in projection
+        and observed.spec_dirs.get(each, each) not in projection
+        and each not in observed.empty_dirs
     ]
     if others:
         yield _required(

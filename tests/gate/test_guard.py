@@ -13,7 +13,7 @@ from gate.core.routes import Matched, match
 from gate.daemon import DaemonClient
 from gate.guard import DaemonGoneError, Guard
 from tests.gate.docker_stub import DockerStub
-from tests.gate.stub_upstream import StubUpstream, reply
+from tests.gate.stub_upstream import Handler, StubUpstream, reply
 
 
 def matched(target: bytes) -> Matched:
@@ -94,10 +94,21 @@ async def test_a_daemon_that_is_gone_is_an_error_and_no_refusal(post: Post) -> N
     assert await post.codes() == ()
 
 
-async def test_what_is_no_docker_daemon_is_barred(post: Post) -> None:
-    post.docker.stub.routes["GET /info"] = reply(b"hello")
+@pytest.mark.parametrize("answer", [reply(b"hello"), reply(b"{}", status="500 Internal Server Error")])
+async def test_a_daemon_that_cannot_be_judged_is_barred(post: Post, answer: Handler) -> None:
+    post.docker.stub.routes["GET /info"] = answer
     assert await post.codes() == (Rule.DAEMON_PRECONDITION,)
+    assert [each.precondition for each in post.guard.findings] == [Precondition.INFO]
+
+
+@pytest.mark.parametrize("answer", [reply(b"hello"), reply(b"{}"), reply(b"", status="404 Not Found")])
+async def test_what_is_no_docker_daemon_is_told_and_has_nothing_to_protect(
+    post: Post, answer: Handler
+) -> None:
+    post.docker.stub.routes["GET /info"] = post.docker.stub.routes["GET /version"] = answer
+    assert await post.codes() == ()
     assert [each.precondition for each in post.guard.findings] == [Precondition.NOT_DOCKER]
+    assert post.guard.api_version is None
 
 
 async def test_many_that_wait_share_a_check(post: Post) -> None:

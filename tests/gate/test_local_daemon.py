@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gate.core.daemon_process import DaemonProcess
-from gate.local_daemon import daemon_process, open_to_everyone, resolved
+from gate.local_daemon import daemon_process, empty_spec_dirs, open_to_everyone, resolved
 
 LISTEN = """
 import socket, sys
@@ -78,3 +78,15 @@ def test_links_are_followed(short_dir: Path) -> None:
     link = str(short_dir / "link")
     assert resolved([link, 7, "a\0b"]) == {link: os.path.realpath(short_dir / "real")}
     assert resolved(None) == {}
+
+
+def test_directories_without_specs_are_empty_to_the_daemon(listening: Path, short_dir: Path) -> None:
+    full, notes, absent = short_dir / "full", short_dir / "notes", short_dir / "absent"
+    full.mkdir()
+    (full / "a.yaml").touch()
+    notes.mkdir()
+    (notes / "README.md").touch()
+    listed = [str(full), str(notes), str(absent), "relative", 5]
+    assert empty_spec_dirs(listening, listed) == {str(notes), str(absent)}
+    assert empty_spec_dirs(short_dir / "nobody.sock", listed) == frozenset()
+    assert empty_spec_dirs(listening, None) == frozenset()

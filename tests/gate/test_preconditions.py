@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from gate.core import settings
 from gate.core.daemon_process import DaemonProcess
 from gate.core.denial import Rule
-from gate.core.preconditions import ACCEPTABLE, Observed, Precondition, Weight, not_docker, refusal, unmet
+from gate.core.preconditions import (
+    ACCEPTABLE,
+    Observed,
+    Precondition,
+    Weight,
+    not_docker,
+    refusal,
+    unmet,
+    unreadable_info,
+)
 
 FINE = {
     "ServerVersion": "28.5.2",
@@ -123,7 +132,8 @@ def test_what_bars_and_what_a_file_accepts() -> None:
     assert refusal(found, "gpu-a", ("swarm",)) == denial
     fatal = unmet({**FINE, "DefaultRuntime": "nvidia"}, SEEN)
     assert refusal(fatal, "gpu-a", tuple(P)) is not None
-    assert refusal([not_docker("x")], "gpu-a", tuple(P)) is not None
+    assert refusal([unreadable_info("x")], "gpu-a", tuple(P)) is not None
+    assert refusal([not_docker()], "gpu-a", ()) is None
 
 
 def test_the_files_schema_knows_what_can_be_accepted() -> None:
@@ -142,3 +152,9 @@ def test_it_is_total(info: dict[str, object], version: dict[str, object]) -> Non
     found = unmet({**info, "Swarm": {"LocalNodeState": info.get("Swarm")}}, replace(SEEN, version=version))
     unmet(info)
     refusal(found, "r", ())
+
+
+def test_a_directory_without_specs_gives_nothing_away() -> None:
+    info = {**FINE, "CDISpecDirs": ["/p", "/etc/cdi"]}
+    assert [each.precondition for each in unmet(info, SEEN)] == [P.CDI_SPEC_DIRS]
+    assert unmet(info, replace(SEEN, empty_dirs=frozenset({"/etc/cdi"}))) == ()
