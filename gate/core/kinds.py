@@ -22,6 +22,9 @@ from gate.core.docker_json import Json, check_depth
 MAX_ITEMS = 1024
 """Most objects of one list. Each costs microseconds of everybody's gate, and nobody mounts that much."""
 
+MAX_ENTRIES = 8192
+"""Most entries of one map whose values have a shape of their own: published ports come in ranges."""
+
 T = TypeVar("T")
 Dropped = list[str]
 Read = Callable[[Json, Dropped], T]
@@ -158,6 +161,17 @@ def _slice_writer(kind: Go[T]) -> Write[tuple[T, ...] | None]:
     return write
 
 
+def at_most(limit: int, kind: Go[tuple[T, ...] | None]) -> Go[tuple[T, ...] | None]:
+    """The same list, refused where it has more elements than this."""
+
+    def read(value: Json, dropped: Dropped) -> tuple[T, ...] | None:
+        if type(value) is list and len(value) > limit:
+            raise MismatchError(f" must have at most {limit} elements")
+        return kind.read(value, dropped)
+
+    return Go(read, kind.zero, kind.write)
+
+
 def map_of(kind: Go[T], *, null_values: bool = True) -> Go[Mapping[str, T] | None]:
     """`map[string]T`: null and absent are None; keys are data and keep their case.
 
@@ -173,6 +187,8 @@ def map_of(kind: Go[T], *, null_values: bool = True) -> Go[Mapping[str, T] | Non
             raise MismatchError(" must be an object")
         if plain is not None and plain.issuperset(map(type, value.values())):
             return MappingProxyType(value)
+        if len(value) > MAX_ENTRIES:
+            raise MismatchError(f" must have at most {MAX_ENTRIES} entries")
         found = {}
         if not null_values and None in value.values():
             raise MismatchError(" must not have null in it")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from gate.core.kinds import (
     BOOL,
     INT64,
+    MAX_ITEMS,
     SET,
     SIZE,
     STR_SLICE,
@@ -22,6 +23,7 @@ from gate.core.kinds import (
     UINT16,
     UINT32,
     UINT64,
+    at_most,
     map_of,
     pointer,
     slice_of,
@@ -99,7 +101,7 @@ class DeviceRequest:
 
     driver: str = wire("Driver", STRING)
     count: int = wire("Count", INT64)
-    device_ids: Strings = wire("DeviceIDs", STRINGS)
+    device_ids: Strings = wire("DeviceIDs", at_most(MAX_ITEMS, STRINGS))
     capabilities: tuple[Strings, ...] | None = wire("Capabilities", STRING_LISTS)
     options: StringMap = wire("Options", STRING_MAP)
 

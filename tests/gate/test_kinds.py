@@ -8,6 +8,7 @@ from gate.core.kinds import (
     BOOL,
     EMPTY,
     INT64,
+    MAX_ENTRIES,
     MAX_ITEMS,
     PRESENCE,
     SET,
@@ -21,6 +22,7 @@ from gate.core.kinds import (
     UINT64,
     Go,
     MismatchError,
+    at_most,
     map_of,
     pointer,
     slice_of,
@@ -123,3 +125,15 @@ def test_lists_of_objects_are_bounded_and_lists_of_strings_are_not() -> None:
     with pytest.raises(MismatchError, match="at most 1024 elements"):
         slice_of(EMPTY).read([{}] * (MAX_ITEMS + 1), [])
     assert len(STRINGS.read(["x"] * (MAX_ITEMS + 1), []) or ()) == MAX_ITEMS + 1
+
+
+def test_maps_and_device_lists_are_bounded() -> None:
+    shaped = map_of(slice_of(EMPTY))
+    assert len(shaped.read({str(number): [] for number in range(MAX_ENTRIES)}, []) or ()) == MAX_ENTRIES
+    with pytest.raises(MismatchError):
+        shaped.read({str(number): [] for number in range(MAX_ENTRIES + 1)}, [])
+    names = at_most(2, STRINGS)
+    assert names.read(["a", "b"], []) == ("a", "b")
+    assert names.read(None, []) is None
+    with pytest.raises(MismatchError):
+        names.read(["a", "b", "c"], [])
