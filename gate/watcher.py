@@ -132,11 +132,10 @@ class Watcher:
         self._memory = await asyncio.to_thread(self._read_memory)
         pause_s = FIRST_PAUSE_S
         while True:
-            connected = False
+            began_s = self._clock.monotonic_s()
             try:
                 async with self._daemon.events(self._since_ns) as chunks:
                     await self._guard.followed()
-                    connected = True
                     await self._follow(chunks)
             except (UnreachableError, MalformedError) as exc:
                 _log.debug("gate.watcher_waits repo=%s %s", self._repo.name, exc.message)
@@ -145,7 +144,8 @@ class Watcher:
             finally:
                 self._guard.lost()
                 self._runs.clear()
-            pause_s = FIRST_PAUSE_S if connected else min(2 * pause_s, LONGEST_PAUSE_S)
+            lasted = self._clock.monotonic_s() - began_s >= LONGEST_PAUSE_S
+            pause_s = FIRST_PAUSE_S if lasted else min(2 * pause_s, LONGEST_PAUSE_S)
             self._guard.seen.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
