@@ -11,6 +11,7 @@ water mark of 0 it pauses the protocol exactly when something is left over.
 import asyncio
 import select
 import socket
+from abc import ABC, abstractmethod
 from typing import Final, cast
 
 from gate.http.body import Piece
@@ -52,7 +53,7 @@ class Stop:
     HOLD: Final = 2  # what it holds must be used first
 
 
-class Stream(asyncio.BufferedProtocol):
+class Stream(asyncio.BufferedProtocol, ABC):
     """What both kinds of connection share. Subclasses override `received`, `ended`, `lost` and `crashed`."""
 
     __slots__ = (
@@ -80,25 +81,25 @@ class Stream(asyncio.BufferedProtocol):
 
     # What subclasses do
 
+    @abstractmethod
     def received(self, view: memoryview) -> None:
         """Handle bytes; `view` is valid until this returns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ended(self) -> bool:
         """Handle the other side's end of sending; False closes the socket."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lost(self, error: Exception | None) -> None:
         """Handle the end of the socket."""
-        raise NotImplementedError
 
     def partner_gone(self) -> None:
         """Handle the end of the partner's socket in a two-way stream."""
         self.close()
 
+    @abstractmethod
     def crashed(self, error: Exception) -> None:
         """Handle an error of ours: close this connection and its partner, and nothing else."""
-        raise NotImplementedError
 
     # What the event loop calls
 
