@@ -30,7 +30,7 @@ struct connection {
 struct answer {
     const char *method, *path; /* the path's end, after an optional /v1.NN; a '*' stands for one segment */
     int status;
-    const char *type, *body;
+    const char *type, *body; /* no body: a stream that begins, and in which nothing ever happens */
 };
 
 #define ID "4f1c2b7d9a3e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8"
@@ -60,6 +60,7 @@ static const struct answer answers[] = {
     {"GET", "/images/*/json", 200, "application/json", "{\"Id\":\"sha256:" ID "\",\"Config\":{\"Volumes\":null}}"},
     {"GET", "/version", 200, "application/json", VERSION},
     {"GET", "/info", 200, "application/json", INFO},
+    {"GET", "/events", 200, "application/json", NULL},
 };
 static const struct answer unknown = {"", "", 404, "application/json", "{\"message\":\"page not found\"}"};
 
@@ -136,12 +137,15 @@ static ssize_t serve(struct connection *c, int *close_after) {
     if (head + body > BUFFER) return -1;
     if (head + body > c->have) return 0;
     char out[8192], length[40] = "";
-    if (answer->status != 204) snprintf(length, sizeof length, "Content-Length: %zu\r\n", strlen(answer->body));
+    if (!answer->body)
+        strcpy(length, "Transfer-Encoding: chunked\r\n");
+    else if (answer->status != 204)
+        snprintf(length, sizeof length, "Content-Length: %zu\r\n", strlen(answer->body));
     int n = snprintf(out, sizeof out,
                      "HTTP/1.1 %d %s\r\nApi-Version: 1.51\r\nDocker-Experimental: false\r\nOstype: linux\r\n"
                      "Server: Docker/28.5.2 (linux)\r\nContent-Type: %s\r\n%s%s\r\n%s",
                      answer->status, answer->status < 300 ? "OK" : "Not Found", answer->type, length,
-                     *close_after ? "Connection: close\r\n" : "", answer->body);
+                     *close_after ? "Connection: close\r\n" : "", answer->body ? answer->body : "");
     /* Answers fit a socket buffer many times over, so a short write means that nobody reads. */
     if (n < 0 || (size_t)n >= sizeof out || send(c->fd, out, (size_t)n, MSG_NOSIGNAL) != n) return -1;
     return (ssize_t)(head + body);
