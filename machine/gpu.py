@@ -79,6 +79,7 @@ class Gpu:
             RdcError: the store or the audit log cannot be read or written. What comes after (projection,
                 daemon) is no error any more: the grant is recorded then, and `readiness` tells what is wrong.
         """
+        self._names.learn(repo)
         with contextlib.nullcontext() if dry_run else self._journal.granting(repo):
             outcome = self._store.grant(
                 requests,
@@ -107,6 +108,8 @@ class Gpu:
             NotGrantedError: the repo does not hold one of them; nothing was revoked.
             RdcError: the store cannot be read or written.
         """
+        if config is not None:
+            self._names.learn(config)
         if devices is None:
             outcome = self._store.revoke_all(repo)
         else:

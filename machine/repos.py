@@ -101,9 +101,14 @@ class RepoNames(Mapping[RepoGuid, str]):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._names: dict[RepoGuid, str] | None = None
+        self._known: dict[RepoGuid, str] = {}
+
+    def learn(self, repo: RepoConfig) -> None:
+        """The repo's file was read anyway: its name costs no reading of all the others."""
+        self._known[RepoGuid(repo.guid)] = repo.name
 
     def __getitem__(self, guid: RepoGuid) -> str:
-        return self._read()[guid]
+        return self._known[guid] if guid in self._known else self._read()[guid]
 
     def __iter__(self) -> Iterator[RepoGuid]:
         return iter(self._read())

@@ -77,3 +77,12 @@ def test_who_keeps_daemons_is_seen(layout: Layout) -> None:
     with held(up_lock(layout), "up"):
         assert keeps_daemons(layout)
     assert not keeps_daemons(layout)
+
+
+def test_a_repo_that_was_read_is_named_without_reading_the_others(layout: Layout) -> None:
+    known = create(layout, NewRepo(name="known"))
+    names = RepoNames(layout)
+    names.learn(known)
+    (layout.repos_dir / "known.yaml").unlink()
+    assert names[RepoGuid(known.guid)] == "known"
+    assert names.get(RepoGuid("unknown-guid")) is None
