@@ -131,8 +131,3 @@ def drifted(pinned: Pin, current: Pin) -> str | None:
     numbered = {node.path: node for node in current.nodes}
     nodes = tuple(numbered.get(node.path, node) if node.major is None else node for node in pinned.nodes)
     return drift(replace(pinned, nodes=nodes), current)
-
-
-def grant_status(grant: Grant, catalog: Catalog, probe: Probe, now: datetime) -> GrantStatus:
-    """What has become of one grant; for many at once, share a `MachineView`."""
-    return MachineView(catalog, probe).status(grant, now)

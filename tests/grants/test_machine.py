@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grants.core import rules
-from grants.core.machine import GrantState, grant_status
+from grants.core.machine import GrantState
 from grants.core.model import Grant, GrantRequest, Sharing
 from grants.core.table import GrantTable
 from tests.grants import cards
@@ -22,7 +22,7 @@ def granted(machine: cards.Machine, device: str, lasts_s: int | None = None) -> 
 
 
 def state(machine: cards.Machine, grant: Grant, later_s: int = 0) -> GrantState:
-    status = grant_status(grant, machine.catalog(), machine.probe, NOW + timedelta(seconds=later_s))
+    status = machine.view().status(grant, NOW + timedelta(seconds=later_s))
     assert status.live == (status.state is GrantState.LIVE) == (not status.reason)
     return status.state
 
@@ -72,10 +72,10 @@ def test_an_end_is_told_before_a_drift(machine: cards.Machine) -> None:
 def test_near_names_and_the_file_at_fault_are_told(machine: cards.Machine) -> None:
     grant = granted(machine, GPU_1)
     machine.write(nvidia=cards.nvidia(0))
-    status = grant_status(grant, machine.catalog(), machine.probe, NOW)
+    status = machine.view().status(grant, NOW)
     assert GPU_0 in map(str, status.near)
     machine.write(nvidia=cards.nvidia(0, 1), twin=cards.nvidia(0, 1))
-    status = grant_status(grant, machine.catalog(), machine.probe, NOW)
+    status = machine.view().status(grant, NOW)
     assert status.state is GrantState.UNRESOLVABLE
     assert "twin.json" in status.reason
 
