@@ -25,8 +25,9 @@ from grants.core.model import RepoGuid
 
 _log = logging.getLogger(__name__)
 
-MAX_ROUNDS = 4
-"""Most rounds of questions for one request; the rules need at most three."""
+MAX_ROUNDS = 8
+"""Most rounds of questions for one request: the rules need three, and one for each further container in a
+chain of those that join the next one's namespaces."""
 
 MAX_LOOKUPS = 512
 """Most questions for one request. Each costs the daemon a call; no client names a tenth of this."""

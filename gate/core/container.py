@@ -16,7 +16,7 @@ from gate.core.docker_json import decode, encode
 from gate.core.facts import ContainerFact, ExecFact
 from gate.core.kinds import BOOL, SIZE, STRING, STRINGS, pointer, wire
 from gate.core.mount_rules import point_faults, point_lookups
-from gate.core.namespaces import host_namespace_faults
+from gate.core.namespaces import host_namespace_faults, joined_faults, namespace_lookups
 from gate.core.policy import ContainerLookup, Context, Decision, ExecLookup, Facts, Forward, Lookup, missing
 from gate.core.router import Body, Matched
 from gate.core.sandbox import START_RULES
@@ -35,7 +35,7 @@ class StartRequest:
         return cls(matched=matched)
 
     def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
-        """The container, then its mounts."""
+        """The container, then what it mounts and joins."""
         return missing(act_lookups(self.matched.params["id"], context, facts), facts)
 
     def decide(self, context: Context, facts: Facts) -> Decision:
@@ -57,10 +57,12 @@ class StartRequest:
 
 
 def act_lookups(ref: str, context: Context, facts: Facts) -> tuple[Lookup, ...]:
-    """What `act_faults` must know of the container that `ref` names: itself, then its mounts."""
+    """What `act_faults` must know of the container that `ref` names: itself, its mounts, what it joins."""
     lookup = ContainerLookup(ref)
     fact = facts.get(lookup)
-    return (lookup, *(point_lookups(fact, context) if isinstance(fact, ContainerFact) else ()))
+    if not isinstance(fact, ContainerFact):
+        return (lookup,)
+    return (lookup, *point_lookups(fact, context), *namespace_lookups(fact.host_config, facts))
 
 
 def absent(lookup: ContainerLookup, facts: Facts) -> Denial:
@@ -85,6 +87,7 @@ def act_faults(fact: ContainerFact, context: Context, facts: Facts) -> Iterator[
     yield from device_faults(host, context)
     yield from chain.from_iterable(rule(host, policy) for rule in START_RULES)
     yield from host_namespace_faults(host, policy, existing=True)
+    yield from joined_faults(host, context, facts, existing=True)
     yield from point_faults(fact, context, facts)
 
 
@@ -126,7 +129,7 @@ class ExecRequest:
         return cls(matched=matched, body=EXEC_OPTIONS.read(decode(raw), []))
 
     def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
-        """The container, then its mounts."""
+        """The container, then what it mounts and joins."""
         return missing(act_lookups(self.matched.params["id"], context, facts), facts)
 
     def decide(self, context: Context, facts: Facts) -> Decision:
@@ -180,7 +183,7 @@ class ExecStartRequest:
         return cls(matched=matched, body=EXEC_START_OPTIONS.read(decode(raw) if raw else {}, []))
 
     def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
-        """The exec, its container, then that one's mounts."""
+        """The exec, its container, then what that one mounts and joins."""
         lookup = ExecLookup(self.matched.params["id"])
         fact = facts.get(lookup)
         container = act_lookups(fact.container, context, facts) if isinstance(fact, ExecFact) else ()

@@ -96,7 +96,7 @@ class CreateRequest:
     def lookups(self, context: Context, facts: Facts) -> tuple[Lookup, ...]:
         """Volumes, bind sources, and containers whose namespaces or volumes are shared."""
         host = self.body.host_config
-        wanted: list[Lookup] = list(namespace_lookups(host))
+        wanted: list[Lookup] = list(namespace_lookups(host, facts))
         wanted += plan_lookups(self.plan, host.volumes_from or (), context, facts)
         return missing(wanted, facts)
 

@@ -74,7 +74,7 @@ def throttle_faults(resources: Resources) -> Iterator[Broken]:
         yield broken(Rule.BLKIO_DEVICE, f"block I/O limit on host device {show(path)} is not allowed")
 
 
-def grant_faults(devices: tuple[QualifiedName, ...], context: Context) -> Iterator[Broken]:
+def _grant_faults(devices: tuple[QualifiedName, ...], context: Context) -> Iterator[Broken]:
     """The devices that the repo may not use now, each with the command that would change it."""
     for name in devices:
         status = context.grants.status(name)
@@ -113,7 +113,7 @@ def _cdi_faults(request: DeviceRequest, context: Context) -> Iterator[Broken]:
         if name is None:
             yield broken(Rule.CDI_NAME, f"{show(text)} is not a qualified CDI name")
         else:
-            yield from grant_faults((name,), context)
+            yield from _grant_faults((name,), context)
 
 
 def _plain_capabilities(request: DeviceRequest) -> bool:

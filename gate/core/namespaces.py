@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gate.core.denial import Broken, Rule, broken, show
-from gate.core.devices import grant_faults, requested_devices
+from gate.core.devices import device_faults
 from gate.core.facts import ContainerFact
 from gate.core.model import HostConfig
 from gate.core.policy import ContainerLookup, Context, Facts
@@ -37,18 +37,27 @@ _HOST_MODES = (
         "cgroupns_mode", "--cgroupns", Rule.CGROUPNS_MODE, frozenset({"", "private"}), Namespace.CGROUPNS_HOST
     ),
 )
+_JOINABLE = (
+    (Rule.NETWORK_MODE, "network_mode"),
+    (Rule.IPC_MODE, "ipc_mode"),
+    (Rule.PID_MODE, "pid_mode"),
+)
 _IPC_OWN = frozenset({"", "none", "private", "shareable"})
 
 
-def joined(host: HostConfig) -> tuple[str, ...]:
-    """The containers whose namespaces are to be shared, as the client named them."""
-    modes = (host.network_mode, host.ipc_mode, host.pid_mode)
-    return tuple(dict.fromkeys(mode.removeprefix(CONTAINER) for mode in modes if mode.startswith(CONTAINER)))
-
-
-def namespace_lookups(host: HostConfig) -> tuple[ContainerLookup, ...]:
-    """The containers to ask about."""
-    return tuple(ContainerLookup(ref) for ref in joined(host))
+def namespace_lookups(host: HostConfig, facts: Facts) -> tuple[ContainerLookup, ...]:
+    """The containers whose namespaces are to be shared, and those whose namespaces they share in turn."""
+    wanted, found = [host], dict[ContainerLookup, None]()
+    while wanted:
+        modes = (getattr(wanted[-1], attribute) for _, attribute in _JOINABLE)
+        new = [ContainerLookup(mode.removeprefix(CONTAINER)) for mode in modes if mode.startswith(CONTAINER)]
+        wanted.pop()
+        for lookup in new:
+            fact = facts.get(lookup)
+            if lookup not in found and isinstance(fact, ContainerFact):
+                wanted.append(fact.host_config)
+            found[lookup] = None
+    return tuple(found)
 
 
 def host_namespace_faults(
@@ -76,40 +85,47 @@ def host_namespace_faults(
             yield broken(mode.rule, f"{mode.option} {show(value)} is not allowed")
 
 
-def joined_faults(host: HostConfig, context: Context, facts: Facts) -> Iterator[Broken]:
-    """Other containers' namespaces: only of containers that are themselves within the policy."""
-    policy = context.repo.policy
-    if host.pid_mode.startswith(CONTAINER) and Namespace.PID_CONTAINER not in policy.namespaces:
+def joined_faults(
+    host: HostConfig, context: Context, facts: Facts, *, existing: bool = False
+) -> Iterator[Broken]:
+    """Other containers' namespaces: only of containers that are themselves within the policy.
+
+    `existing` is for a container that joined them earlier: one of them may have been removed meanwhile.
+    """
+    if host.pid_mode.startswith(CONTAINER) and Namespace.PID_CONTAINER not in context.repo.policy.namespaces:
         yield broken(Rule.PID_MODE, f"--pid {show(host.pid_mode)} is not allowed")
-    for rule, mode in (
-        (Rule.NETWORK_MODE, host.network_mode),
-        (Rule.IPC_MODE, host.ipc_mode),
-        (Rule.PID_MODE, host.pid_mode),
-    ):
-        if mode.startswith(CONTAINER):
-            yield from _container_faults(rule, mode.removeprefix(CONTAINER), context, facts)
+    for rule, attribute in _JOINABLE:
+        mode, gone_is_known, followed = getattr(host, attribute), existing, set[str]()
+        while mode.startswith(CONTAINER) and mode not in followed:
+            followed.add(mode)
+            ref = mode.removeprefix(CONTAINER)
+            lookup = ContainerLookup(ref)
+            fact = facts.get(lookup)
+            if not isinstance(fact, ContainerFact):
+                if not (gone_is_known and lookup in facts):
+                    yield _unknown(lookup, facts)
+                break
+            yield from _holder_faults(rule, ref, fact.host_config, context)
+            mode, gone_is_known = getattr(fact.host_config, attribute), True
 
 
-def _container_faults(rule: Rule, ref: str, context: Context, facts: Facts) -> Iterator[Broken]:
-    lookup = ContainerLookup(ref)
-    fact = facts.get(lookup)
-    if not isinstance(fact, ContainerFact):
-        known = lookup in facts or not OBJECT_NAME.match(ref)
-        words = (
-            f"no such container: {show(ref)}" if known else f"container {show(ref)} could not be inspected"
-        )
-        yield broken(Rule.OBJECT_UNKNOWN if known else Rule.LOOKUP_FAILED, words)
-        return
-    other, policy = fact.host_config, context.repo.policy
+def _unknown(lookup: ContainerLookup, facts: Facts) -> Broken:
+    if lookup in facts or not OBJECT_NAME.match(lookup.ref):
+        return broken(Rule.OBJECT_UNKNOWN, f"no such container: {show(lookup.ref)}")
+    return broken(Rule.LOOKUP_FAILED, f"container {show(lookup.ref)} could not be inspected")
+
+
+def _holder_faults(rule: Rule, ref: str, other: HostConfig, context: Context) -> Iterator[Broken]:
+    policy = context.repo.policy
     if rule is Rule.NETWORK_MODE and other.network_mode == "host" and not policy.network_host:
         yield broken(rule, f"container {show(ref)} uses the host's network, which is not allowed")
     if rule is Rule.IPC_MODE and other.ipc_mode == "host" and Namespace.IPC_HOST not in policy.namespaces:
         yield broken(rule, f"container {show(ref)} uses the host's IPC namespace, which is not allowed")
     if rule is Rule.PID_MODE:
         # A process of the same user can copy an open device descriptor past the device cgroup.
-        yield from grant_faults(requested_devices(other), context)
-        if other.pid_mode == "host" or other.privileged or other.devices:
-            yield broken(rule, f"container {show(ref)} holds the host's processes or devices")
+        yield from device_faults(other, context)
+        if other.pid_mode == "host" or other.privileged:
+            yield broken(rule, f"container {show(ref)} holds the host's processes or all devices")
 
 
 def pinned(host: HostConfig, facts: Facts) -> HostConfig:

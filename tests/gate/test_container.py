@@ -9,6 +9,7 @@ from base.errors import MalformedError
 from gate.core.denial import Denial
 from gate.core.facts import ContainerFact, ExecFact, PathFact, PathType
 from gate.core.policy import Forward
+from gate.core.repo import Namespace
 from tests.gate.world import (
     FULL_ID,
     GPU0,
@@ -104,6 +105,42 @@ def test_mounts_are_judged_at_every_start(mount: dict[str, object], code: str | 
     )
     decision = act(having(container(None, mount), world))
     assert (decision.codes() if isinstance(decision, Denial) else None) == ((code,) if code else None)
+
+
+OTHER_ID = "e" * 64
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "code"),
+    [
+        ("NetworkMode", {"NetworkMode": "host"}, "network-mode"),
+        ("IpcMode", {"IpcMode": "host"}, "ipc-mode"),
+        ("PidMode", {"DeviceRequests": [cdi("nvidia.com/gpu=9")]}, "grant-missing"),
+    ],
+)
+def test_what_a_container_joined_is_judged_again(ours: str, theirs: dict[str, object], code: str) -> None:
+    """The one that it joined was made before the gate, or has lost its grant since."""
+    joining = container({ours: f"container:{OTHER_ID}"})
+    world = allowing(namespaces=(Namespace.PID_CONTAINER,))
+    allowed = having(joining, world)
+    with_other = replace(allowed, containers={"web": joining, OTHER_ID: container(theirs, id_=OTHER_ID)})
+    refused = act(with_other)
+    assert isinstance(refused, Denial)
+    assert refused.codes() == (code,)
+    plain = replace(allowed, containers={"web": joining, OTHER_ID: container(id_=OTHER_ID)})
+    assert isinstance(act(plain), Forward)
+
+
+def test_what_a_container_joined_may_have_been_removed() -> None:
+    """Its namespaces live on in who joined them: an exec there gives nothing new."""
+    world = having(container({"NetworkMode": f"container:{OTHER_ID}"}))
+    assert isinstance(run_exec(world, {"Cmd": ["true"]}), Forward)
+
+
+def test_processes_that_may_no_longer_be_joined() -> None:
+    refused = act(having(container({"PidMode": f"container:{OTHER_ID}"})))
+    assert isinstance(refused, Denial)
+    assert refused.codes() == ("pid-mode",)
 
 
 def test_an_unknown_container_is_never_asked_for_by_name() -> None:

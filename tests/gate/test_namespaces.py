@@ -97,7 +97,9 @@ def test_the_hosts_namespace_is_not_borrowed(
         ({"DeviceRequests": [cdi("nvidia.com/gpu=9")]}, "grant-missing"),
         ({"PidMode": "host"}, "pid-mode"),
         ({"Privileged": True}, "pid-mode"),
-        ({"Devices": [{"PathOnHost": "/dev/sda"}]}, "pid-mode"),
+        ({"Devices": [{"PathOnHost": "/dev/sda"}]}, "raw-device"),
+        ({"DeviceCgroupRules": ["c *:* rwm"]}, "device-cgroup-rule"),
+        ({"DeviceRequests": [{"Driver": "nvidia", "Count": -1}]}, "device-driver"),
     ],
 )
 def test_processes_are_not_shared_with_a_holder_of_other_devices(
@@ -105,6 +107,22 @@ def test_processes_are_not_shared_with_a_holder_of_other_devices(
 ) -> None:
     world = allowing(World(containers={"c": container(theirs)}), namespaces=tuple(Namespace))
     assert world.codes({"PidMode": "container:c"}) == (code,)
+
+
+def test_a_namespace_borrowed_at_second_hand_is_judged_at_its_owner() -> None:
+    """B shares what C has: who joins B has it too, and C's grant may have gone since B joined."""
+    holder = container({"DeviceRequests": [cdi("nvidia.com/gpu=9")]})
+    between = container({"PidMode": "container:c"})
+    world = allowing(World(containers={"b": between, "c": holder}), namespaces=tuple(Namespace))
+    assert world.codes({"PidMode": "container:b"}) == ("grant-missing",)
+    assert world.codes({"NetworkMode": "container:b"}) == ()
+    removed = allowing(World(containers={"b": between}), namespaces=tuple(Namespace))
+    assert removed.codes({"PidMode": "container:b"}) == ()
+
+
+def test_containers_that_join_each_other_come_to_an_end() -> None:
+    ring = {"b": container({"NetworkMode": "container:c"}), "c": container({"NetworkMode": "container:b"})}
+    assert World(containers=ring).codes({"NetworkMode": "container:b"}) == ()
 
 
 def test_an_unanswered_question_is_refused() -> None:

@@ -95,7 +95,7 @@ class World:
         assert isinstance(matched, Matched), matched.message()
         request = parse(raw, matched)
         facts: dict[Lookup, Fact] = {}
-        for _ in range(4):
+        for _ in range(8):
             wanted = request.lookups(self.context, facts)
             if self.silent or not wanted:
                 break
@@ -140,11 +140,11 @@ def allowing(world: World | None = None, **policy: object) -> World:
     return replace(base, context=replace(base.context, repo=changed))
 
 
-def container(host: Mapping[str, object] | None = None, *mounts: Mapping[str, object]) -> ContainerFact:
+def container(
+    host: Mapping[str, object] | None = None, *mounts: Mapping[str, object], id_: str = FULL_ID
+) -> ContainerFact:
     """An existing container as the daemon describes it."""
-    return ContainerFact.parse(
-        {"Id": FULL_ID, "Name": "/c", "HostConfig": host or {}, "Mounts": list(mounts)}
-    )
+    return ContainerFact.parse({"Id": id_, "Name": "/c", "HostConfig": host or {}, "Mounts": list(mounts)})
 
 
 def volume(name: str = "v", driver: str = "local", options: Mapping[str, str] | None = None) -> VolumeFact:

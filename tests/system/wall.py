@@ -219,7 +219,14 @@ class Wall:
         return [each for each in found if OPERATORS not in each["Labels"]]
 
 
-DORMANT = ("dormant-privileged", "dormant-raw", "dormant-cdi", "dormant-bind", "dormant-pid")
+DORMANT = (
+    "dormant-privileged",
+    "dormant-raw",
+    "dormant-cdi",
+    "dormant-bind",
+    "dormant-pid",
+    "dormant-joined",
+)
 
 
 def furnish(wall: Wall) -> None:
@@ -238,12 +245,13 @@ def furnish(wall: Wall) -> None:
         "dormant-cdi": {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": [f"{KIND}=1"]}]},
         "dormant-bind": {"Binds": ["/dev:/d"], "DeviceCgroupRules": ["c *:* rwm"]},
         "dormant-pid": {"PidMode": "host", "Privileged": True},
+        "dormant-joined": {"PidMode": "container:privileged"},
     }
-    for name, host in dormant.items():
-        _made(daemon.request("POST", f"/containers/create?name={name}", _operators(wall.body(host))))
     running = _operators({**wall.body({"Privileged": True}), **shell})
     _made(daemon.request("POST", "/containers/create?name=privileged", running))
     daemon.request("POST", "/containers/privileged/start")
+    for name, host in dormant.items():
+        _made(daemon.request("POST", f"/containers/create?name={name}", _operators(wall.body(host))))
     volume = {"Name": "devices", "DriverOpts": {"type": "none", "o": "bind", "device": "/dev"}}
     _made(daemon.request("POST", "/volumes/create", volume))
     (wall.bind_root / "out").symlink_to("/dev")

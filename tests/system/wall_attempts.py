@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 
 from tests.engine import IMAGE
-from tests.system.wall import KIND, Act, Attempt, Wall
+from tests.system.wall import DORMANT, KIND, Act, Attempt, Wall
 
 CREATE = "/v1.44/containers/create"
 JSON = {"Content-Type": "application/json"}
@@ -207,7 +207,7 @@ ATTACHES: dict[str, Act] = {
 STARTS: dict[str, Act] = {
     **{
         f"{verb} {name}": ask("POST", f"/v1.44/containers/{name}/{verb}")
-        for name in ("dormant-privileged", "dormant-raw", "dormant-cdi", "dormant-bind", "dormant-pid")
+        for name in DORMANT
         for verb in ("start", "restart")
     },
     "with a new configuration": ask("POST", "/v1.24/containers/dormant-cdi/start", {"Privileged": True}),
