@@ -5,13 +5,15 @@ For the command line, where loading an HTTP client would cost more than the ques
 
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
 from base.errors import MalformedError, UnreachableError
 from gate.core.preconditions import Unmet, unmet
+from gate.core.repo import RepoPolicy
+from gate.core.watch import Run, read_run
 from machine.core.engine_info import EngineInfo, Holder, decode_ids, decode_object, holder
 
 ANSWER_LIMIT_BYTES = 16 * 1024 * 1024
@@ -97,16 +99,18 @@ class Daemon:
             MalformedError: the answer is not a Docker daemon's.
         """
         wanted = frozenset(devices)
-        found = []
-        for identity in decode_ids(self._get(f"/containers/json?filters={_RUNNING}")):
-            status, body = self._call("GET", f"/containers/{identity}/json")
-            if status == HTTPStatus.NOT_FOUND:
-                continue  # it ended between the two questions
-            self._expect(status, body, f"/containers/{identity}/json")
-            each = holder(body)
-            if wanted.intersection(each.devices):
-                found.append(each)
-        return tuple(found)
+        holders = map(holder, self._running())
+        return tuple(each for each in holders if wanted.intersection(each.devices))
+
+    def runs(self, policy: RepoPolicy) -> tuple[Run, ...]:
+        """Every container that runs, as a watcher under this policy sees it.
+
+        Raises:
+            UnreachableError: nobody answers.
+            MalformedError: the answer is not a Docker daemon's.
+        """
+        seen = (read_run(decode_object(body), policy) for body in self._running())
+        return tuple(run for run in seen if run is not None)
 
     def stop(self, container: str) -> None:
         """Stop a container: SIGTERM, and SIGKILL ten seconds later; one that has ended is fine.
@@ -118,6 +122,16 @@ class Daemon:
         status, body = self._call("POST", target, timeout_s=self._timeout_s + 2 * _STOP_GRACE_S)
         if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED, HTTPStatus.NOT_FOUND):
             self._expect(status, body, target)
+
+    def _running(self) -> Iterator[bytes]:
+        """The inspect answers of running, paused and restarting containers."""
+        for identity in decode_ids(self._get(f"/containers/json?filters={_RUNNING}")):
+            target = f"/containers/{identity}/json"
+            status, body = self._call("GET", target)
+            if status == HTTPStatus.NOT_FOUND:
+                continue  # it ended between the two questions
+            self._expect(status, body, target)
+            yield body
 
     def _get(self, target: str) -> bytes:
         status, body = self._call("GET", target)

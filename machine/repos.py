@@ -18,7 +18,7 @@ from pathlib import Path
 from base.clock import SystemClock
 from base.errors import AccessError, MalformedError, NotFoundError, RdcError, RefusedError, UsageError
 from base.files import make_directory
-from base.layout import UNIX_PATH_MAX, Layout
+from base.layout import ROOT_VARIABLE, UNIX_PATH_MAX, Layout
 from base.run_lock import is_held
 from gate.core.repo import MANAGED, RepoConfig, RepoName, RepoPolicy, Trust, parse_repo_name
 from gate.repos import RepoFiles
@@ -38,13 +38,17 @@ class RepoExistsError(RefusedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRepo:
-    """What an operator asks for; `upstream` is a daemon's `unix://` address, None for one of its own."""
+    """What an operator asks for; `upstream` is a daemon's `unix://` address, None for one of its own.
+
+    `stop_holders`: the gate may stop the containers that hold hardware in that daemon now.
+    """
 
     name: str
     upstream: str | None = None
     bind_roots: tuple[str, ...] = ()
     group: str | None = None
     trust: Trust = Trust.OWNER
+    stop_holders: bool = False
 
 
 def create(layout: Layout, new: NewRepo) -> RepoConfig:
@@ -53,7 +57,8 @@ def create(layout: Layout, new: NewRepo) -> RepoConfig:
     Raises:
         UsageError: something is malformed.
         RepoExistsError: there is a repo of that name.
-        RefusedError: another repo uses that daemon, it can be reached past a gate, or the root is too deep.
+        RefusedError: another repo uses that daemon, it can be reached past a gate, containers in it hold
+            hardware, or the root is too deep.
         NotFoundError: there is no such group.
         AccessError: it cannot be written, or not be recorded in the audit log.
     """
@@ -68,6 +73,8 @@ def create(layout: Layout, new: NewRepo) -> RepoConfig:
         if not config.managed:
             _check_upstream_free(layout, config)
             _check_preconditions(config)
+            if not new.stop_holders:
+                _check_holders(config)
         with Journal(layout, SystemClock()).creating(config):
             files.save(config)
     make_directory(layout.repo(config.guid).directory)
@@ -91,8 +98,15 @@ def find(layout: Layout, reference: str) -> RepoConfig:
         if by_guid is not None:
             return by_guid
     if ref.name not in names:
-        raise unknown_repo(ref.name, names)
+        raise _nothing_set_up(layout, ref) if not layout.repos_dir.exists() else unknown_repo(ref.name, names)
     return files.read(RepoName(ref.name))
+
+
+def _nothing_set_up(layout: Layout, ref: RepoRef) -> NotFoundError:
+    return NotFoundError(
+        f"there is no repo '{ref.name}': nothing was set up below {layout.root}",
+        hint=f"--root or {ROOT_VARIABLE} names another root; 'rdc repo create {ref.name}' makes one here",
+    )
 
 
 class RepoNames(Mapping[RepoGuid, str]):
@@ -286,4 +300,23 @@ def _check_preconditions(config: RepoConfig) -> None:
         raise RefusedError(
             f"the daemon at {config.upstream} cannot be gated: " + "; ".join(each.detail for each in fatal),
             hint="; ".join(each.remedy for each in fatal),
+        )
+
+
+def _check_holders(config: RepoConfig) -> None:
+    """Nothing is granted to a repo that is new: its gate stops whatever holds hardware, without asking."""
+    try:
+        runs = Daemon(Path(config.upstream)).runs(config.policy)
+    except RdcError:
+        return
+    holding = [
+        f"{run.name}: " + "; ".join((*map(str, run.devices), *(each.detail for each in run.raw)))
+        for run in runs
+        if run.devices or run.raw
+    ]
+    if holding:
+        raise RefusedError(
+            f"containers of the daemon at {config.upstream} hold hardware ({', '.join(holding)}), and a gate"
+            " stops what holds a device without a grant",
+            hint="end them first, or add --stop-holders",
         )

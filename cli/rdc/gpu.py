@@ -2,6 +2,7 @@
 
 import getpass
 import os
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import click
@@ -15,6 +16,7 @@ from gate.core.repo import RepoConfig
 from grants.core.machine import GrantStatus
 from grants.core.model import Grant, GrantRequest, Isolation, RepoGuid, Sharing, format_instant
 from machine.core.durations import parse_duration
+from machine.core.engine_info import Holder
 from machine.core.refs import RepoRef
 from machine.gpu import Gpu, Granted, Revoked
 from machine.journal import UnrecordedError
@@ -30,6 +32,7 @@ _ROW_KEYS = (
     "note",
 )  # fmt: skip
 _LIST_KEYS = (*_ROW_KEYS, "status", "reason")
+_REVOKED_KEYS = (*_ROW_KEYS, "holders", "stopped")
 
 
 @click.group()
@@ -137,8 +140,8 @@ def revoke(repo: str, devices: tuple[str, ...], every: bool, stop: bool) -> None
     for each in result.outcome.change.revoked:
         say(f"revoked {each.device} from repo {name}")
     _tell_holders(result)
-    rows = [_row(name, each) for each in result.outcome.change.revoked]
-    emit(render_rows(rows, _REVOKED, output_format(), keys=_ROW_KEYS, colour=colour_wanted()))
+    rows = [{**_row(name, each), **_holding(each, result)} for each in result.outcome.change.revoked]
+    emit(render_rows(rows, _REVOKED, output_format(), keys=_REVOKED_KEYS, colour=colour_wanted()))
     if result.unrecorded:
         raise UnrecordedError(result.unrecorded)
 
@@ -196,6 +199,16 @@ def _row(repo: str, grant: Grant) -> dict[str, str | int | None]:
         "granted_by": grant.granted_by,
         "note": grant.note,
     }
+
+
+def _holding(grant: Grant, result: Revoked) -> Row:
+    """The containers that still run with the device, null when nobody knows, and those that were stopped."""
+
+    def told(holders: Sequence[Holder]) -> list[Row]:
+        return [{"id": each.id, "name": each.name} for each in holders if str(grant.device) in each.devices]
+
+    holders = None if result.holders is None else told(result.holders)
+    return {"holders": holders, "stopped": told(result.stopped)}
 
 
 def _listed(repo: str, grant: Grant, status: GrantStatus) -> Row:

@@ -47,10 +47,20 @@ repo = LazyGroup(
     show_default=True,
     help="Whether the repo's work is your own or somebody else's.",
 )
+@click.option(
+    "--stop-holders",
+    is_flag=True,
+    help="With --upstream: let the gate stop the containers that hold hardware there now.",
+)
 @output_option
 @root_option
-def create(
-    name: str, upstream: str | None, bind_roots: tuple[str, ...], group: str | None, trust: str
+def create(  # noqa: PLR0917 - one per option, passed by name
+    name: str,
+    upstream: str | None,
+    bind_roots: tuple[str, ...],
+    group: str | None,
+    trust: str,
+    stop_holders: bool,
 ) -> None:
     """Make the repo NAME: a Docker socket of its own, with no device behind it.
 
@@ -61,8 +71,17 @@ def create(
     from gate.core.repo import Trust  # noqa: PLC0415 - see cli.app.LazyGroup
     from machine import repos  # noqa: PLC0415
 
+    if stop_holders and upstream is None:
+        raise UsageError("--stop-holders is about the daemon of --upstream", hint="leave it out")
     files = layout()
-    new = repos.NewRepo(name=name, upstream=upstream, bind_roots=bind_roots, group=group, trust=Trust(trust))
+    new = repos.NewRepo(
+        name=name,
+        upstream=upstream,
+        bind_roots=bind_roots,
+        group=group,
+        trust=Trust(trust),
+        stop_holders=stop_holders,
+    )
     config = repos.create(files, new)
     wait_until_served(files, config)
     say(
@@ -85,7 +104,7 @@ def list_() -> None:
     for problem in listing.problems.values():
         say(f"left out: {problem.message}")
     if not rows:
-        say("there are no repos; 'rdc repo create NAME' makes one")
+        say(f"there are no repos below {files.root}; 'rdc repo create NAME' makes one")
     emit(render_rows(rows, _LIST, output_format(), keys=_LIST_KEYS, colour=colour_wanted()))
 
 

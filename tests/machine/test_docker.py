@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from base.errors import MalformedError, UnreachableError
+from gate.core.denial import Rule
+from gate.core.repo import RepoPolicy
 from machine.docker import ANSWER_LIMIT_BYTES, Daemon
 from tests.fake_daemon import fake_daemon
 
@@ -83,6 +85,23 @@ def test_holders_are_running_containers_with_one_of_the_devices(short_dir: Path)
         answers["GET /containers/one/json"] = (500, {})
         with pytest.raises(UnreachableError):
             daemon.holders(["a.b/c=0"])
+
+
+def test_runs_are_seen_as_a_watcher_sees_them(short_dir: Path) -> None:
+    state = {"Running": True, "StartedAt": "2026-12-04T10:00:00Z"}
+    held = inspection("held", "nvidia.com/gpu=0")[1]
+    answers: dict[str, tuple[int, object]] = {
+        LIST: (200, [{"Id": "held"}, {"Id": "raw"}, {"Id": "gone"}]),
+        "GET /containers/held/json": (200, {**held, "State": state}),
+        "GET /containers/raw/json": (
+            200,
+            {"Id": "raw", "Name": "/raw", "HostConfig": {"Privileged": True}, "State": state},
+        ),
+    }
+    with fake_daemon(short_dir / "d.sock", answers):
+        held_run, raw_run = Daemon(short_dir / "d.sock").runs(RepoPolicy())
+    assert (held_run.name, [str(each) for each in held_run.devices]) == ("held", ["nvidia.com/gpu=0"])
+    assert [each.rule for each in raw_run.raw] == [Rule.PRIVILEGED]
 
 
 @pytest.mark.parametrize("status", [204, 304, 404])

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ from machine.repos import (
     up_lock,
     upstream_socket,
 )
+from tests.fake_daemon import fake_daemon
+
+RUNNING = (
+    "GET /containers/json?filters=%7B%22status%22%3A%5B%22running%22%2C%22paused%22%2C%22restarting%22%5D%7D"
+)
+
+
+def running(name: str, host: dict[str, object]) -> tuple[int, object]:
+    state = {"Running": True, "StartedAt": "2026-12-04T10:00:00Z"}
+    return 200, {"Id": name, "Name": f"/{name}", "HostConfig": host, "State": state}
 
 
 @pytest.fixture
@@ -54,6 +65,41 @@ def test_upstreams(layout: Layout) -> None:
         create(layout, NewRepo(name="third", upstream="unix:///tmp/d.sock"))
     with pytest.raises(UsageError):
         create(layout, NewRepo(name="third", upstream=f"unix://{layout.repo(own.guid).socket}"))
+
+
+def test_a_daemon_whose_containers_hold_hardware_is_not_taken_over_unasked(layout: Layout) -> None:
+    """The gate would stop them, granted nothing as a new repo is."""
+    held = {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]}]}
+    answers: dict[str, tuple[int, object]] = {
+        RUNNING: (200, [{"Id": "train"}, {"Id": "web"}]),
+        "GET /containers/train/json": running("train", held),
+        "GET /containers/web/json": running("web", {}),
+    }
+    new = NewRepo(name="a", upstream=f"unix://{layout.root}/d.sock")
+    with fake_daemon(layout.root / "d.sock", answers):
+        with pytest.raises(RefusedError) as refused:
+            create(layout, new)
+        assert "train: nvidia.com/gpu=0" in refused.value.message
+        assert "web" not in refused.value.message
+        assert RepoFiles(layout).names() == ()
+        made = create(layout, replace(new, stop_holders=True))
+        assert RepoFiles(layout).names() == (made.name,)
+
+
+def test_a_daemon_without_holders_is_taken_over(layout: Layout) -> None:
+    answers: dict[str, tuple[int, object]] = {
+        RUNNING: (200, [{"Id": "web"}]),
+        "GET /containers/web/json": running("web", {}),
+    }
+    with fake_daemon(layout.root / "d.sock", answers):
+        create(layout, NewRepo(name="a", upstream=f"unix://{layout.root}/d.sock"))
+
+
+def test_a_root_where_nothing_was_set_up_is_told(layout: Layout) -> None:
+    with pytest.raises(NotFoundError) as missing:
+        find(layout, "a")
+    assert str(layout.root) in missing.value.message
+    assert "--root" in missing.value.hint
 
 
 def test_a_ref_is_never_guessed(layout: Layout) -> None:

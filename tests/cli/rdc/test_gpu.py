@@ -209,9 +209,12 @@ def test_containers_that_hold_a_revoked_device_are_reported_and_stopped_on_reque
     rdc.create("a", "--upstream", f"unix://{rdc.root}/d.sock")
     rdc.json("repo", "gpu", "grant", "a", "--device", DEVICE)
     with fake_daemon(rdc.root / "d.sock", holding(DEVICE)) as daemon:
-        done = rdc("repo", "gpu", "revoke", "a", "--all", *(["--stop"] if stop else []))
+        done = rdc.json("repo", "gpu", "revoke", "a", "--all", *(["--stop"] if stop else []))
     assert done.code == 0
     assert "job" in done.err
+    told = [{"id": "c" * 64, "name": "job"}]
+    row = done.rows[0]
+    assert (row["holders"], row["stopped"]) == (([], told) if stop else (told, []))
     assert any(asked.startswith("POST") for asked in daemon.asked) is stop
 
 
@@ -227,9 +230,10 @@ def test_containers_with_other_devices_are_left_alone(rdc: Rdc) -> None:
 def test_that_holders_are_not_known_is_said(rdc: Rdc) -> None:
     rdc.create("a")
     rdc.json("repo", "gpu", "grant", "a", "--device", DEVICE)
-    done = rdc("repo", "gpu", "revoke", "a", "--all")
+    done = rdc.json("repo", "gpu", "revoke", "a", "--all")
     assert done.code == 0
     assert "not known" in done.err
+    assert (done.rows[0]["holders"], done.rows[0]["stopped"]) == (None, [])
 
 
 def test_what_has_become_of_grants(rdc: Rdc) -> None:

@@ -53,6 +53,11 @@ def test_a_repo_without_upstream_gets_a_daemon_of_its_own(rdc: Rdc) -> None:
     assert "up" in done.err
 
 
+def test_holders_are_those_of_an_upstream(rdc: Rdc) -> None:
+    assert rdc.json("repo", "create", "own", "--stop-holders").code == 2
+    assert rdc.json("repo", "list").rows == []
+
+
 def test_csv_has_the_same_heading_with_and_without_repos(rdc: Rdc) -> None:
     empty = rdc("repo", "list", "-o", "csv").out
     rdc.create("a")
