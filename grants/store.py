@@ -24,7 +24,8 @@ from cdi.core.catalog import Catalog
 from cdi.core.resolve import Probe
 from grants.core import codec, rules
 from grants.core.machine import MachineView
-from grants.core.model import GrantRequest, RepoGuid
+from grants.core.model import Grant, GrantRequest, RepoGuid
+from grants.core.renewal import Renewal, regrant, require_confirmed
 from grants.core.rules import Change
 from grants.core.table import GrantTable
 from grants.lock import locked
@@ -147,6 +148,38 @@ class GrantStore:
             return rules.grant(table, requests, machine, repo_names, self._clock.now())
 
         return self._transact(change, dry_run=dry_run)
+
+    def regrant(
+        self,
+        renewal: Renewal,
+        *,
+        load_catalog: Callable[[], Catalog],
+        probe: Probe,
+        repo_names: Mapping[RepoGuid, str],
+        confirmed: Sequence[Grant] | None,
+    ) -> Outcome:
+        """Pin drifted grants to what their names mean now, all or none; see `renewal.regrant`.
+
+        Args:
+            renewal: which.
+            load_catalog: as for `grant`.
+            probe: as for `grant`.
+            repo_names: as for `grant`.
+            confirmed: the grants that a judgement without it showed; None judges only, as a dry run does.
+
+        Raises:
+            ChangedMeanwhileError: the result would not be what was confirmed.
+            RdcError: as for `grant`, and see `renewal.regrant`.
+        """
+
+        def change(table: GrantTable) -> Change:
+            machine = MachineView(load_catalog(), probe)
+            made = regrant(table, renewal, machine, repo_names, self._clock.now())
+            if confirmed is not None:
+                require_confirmed(made, confirmed)
+            return made
+
+        return self._transact(change, dry_run=confirmed is None)
 
     def revoke(
         self,

@@ -123,7 +123,8 @@ def _grants(layout: Layout, clock: Clock, repo: RepoConfig) -> Iterator[Finding]
                     remedy=remedy,
                 )
             case GrantState.DRIFTED:
-                yield _error(repo.name, "grant-drifted", f"{grant.device}: {status.reason}", f"'{again}'")
+                remedy = f"'rdc repo gpu regrant {repo.name} --device {grant.device}' renews it knowingly"
+                yield _error(repo.name, "grant-drifted", f"{grant.device}: {status.reason}", remedy)
             case GrantState.UNRESOLVABLE:
                 near = ", ".join(map(str, status.near))
                 remedy = (

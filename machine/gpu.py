@@ -2,8 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from base.clock import Clock
 from base.errors import RdcError
@@ -14,8 +14,10 @@ from cdi.core.names import QualifiedName
 from cdi.directories import load_catalog
 from cdi.probe import SystemProbe
 from gate.core.repo import RepoConfig
+from gate.repos import RepoFiles
 from grants.core.machine import GrantStatus, MachineView
 from grants.core.model import Grant, GrantRequest, RepoGuid
+from grants.core.renewal import Renewal
 from grants.projector import SyncReport, sync_projection
 from grants.store import GrantStore, Outcome
 from machine.config import load_machine_config
@@ -47,6 +49,19 @@ class Revoked:
     stopped: tuple[Holder, ...] = ()
     unknown: str = ""
     unrecorded: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regranted:
+    """What a regrant did, or would do while `readiness` is None.
+
+    `readiness` and `holders` are by repo: how its daemon takes the new meaning, and the containers that were
+    started while the name meant the old one; a repo whose daemon does not answer has no holders known.
+    """
+
+    outcome: Outcome
+    readiness: Mapping[RepoGuid, Readiness] | None = None
+    holders: Mapping[RepoGuid, tuple[Holder, ...]] = field(default_factory=dict)
 
 
 class Gpu:
@@ -92,6 +107,56 @@ class Gpu:
             return Granted(outcome=outcome, readiness=None)
         devices = tuple(grant.device for grant in outcome.change.granted)
         return Granted(outcome=outcome, readiness=self._make_ready(repo, devices))
+
+    def regrant(
+        self,
+        repo: RepoConfig | None,
+        devices: Sequence[str],
+        *,
+        granted_by: str,
+        confirmed: Sequence[Grant] | None,
+    ) -> Regranted:
+        """Pin drifted grants to what their names mean now, all or none; their terms stay.
+
+        Args:
+            repo: whose; None for every repo's.
+            devices: which; none for all that have drifted.
+            granted_by: who renews them.
+            confirmed: what an earlier call without it showed; None changes nothing.
+
+        Raises:
+            ChangedMeanwhileError: the result would not be what was confirmed.
+            NotGrantedError: no such grant is held.
+            GrantRefusedError: a rule is broken.
+            RdcError: the store or the audit log cannot be read or written.
+        """
+        if repo is not None:
+            self._names.learn(repo)
+        with contextlib.nullcontext() if confirmed is None else self._journal.granting(repo):
+            outcome = self._store.regrant(
+                Renewal(
+                    repo=None if repo is None else RepoGuid(repo.guid),
+                    devices=tuple(devices),
+                    granted_by=granted_by,
+                ),
+                load_catalog=self.catalog,
+                probe=self._probe,
+                repo_names=self._names,
+                confirmed=confirmed,
+            )
+        if confirmed is None:
+            return Regranted(outcome=outcome)
+        configs = (repo,) if repo is not None else RepoFiles(self._layout).list().repos
+        readiness: dict[RepoGuid, Readiness] = {}
+        holders: dict[RepoGuid, tuple[Holder, ...]] = {}
+        for config in configs:
+            guid = RepoGuid(config.guid)
+            named = tuple(each.device for each in outcome.change.granted if each.repo == guid)
+            if named:
+                readiness[guid] = self._make_ready(config, named)
+                with contextlib.suppress(RdcError):
+                    holders[guid] = self._daemon(config).holders(map(str, named))
+        return Regranted(outcome=outcome, readiness=readiness, holders=holders)
 
     def revoke(
         self, repo: RepoGuid, devices: Sequence[str] | None, config: RepoConfig | None, *, stop: bool

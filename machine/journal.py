@@ -89,8 +89,8 @@ class Journal:
             raise
 
     @contextmanager
-    def granting(self, repo: RepoConfig) -> Iterator[None]:
-        """The block grants devices to the repo; that the rules refuse it is recorded."""
+    def granting(self, repo: RepoConfig | None) -> Iterator[None]:
+        """The block grants devices, None: to several repos; that the rules refuse it is recorded."""
         try:
             yield
         except GrantRefusedError as exc:
@@ -160,13 +160,15 @@ class Journal:
             detail=f"{', '.join(terms)}, granted by {grant.granted_by}{note}",
         )
 
-    def _of_repo(self, event: Event, repo: RepoConfig, *, subject: str = "", detail: str = "") -> Entry:
+    def _of_repo(
+        self, event: Event, repo: RepoConfig | None, *, subject: str = "", detail: str = ""
+    ) -> Entry:
         return Entry(
             at=self._clock.now(),
             event=event,
             actor=self._actor,
-            repo=AuditedRepo(repo.name, repo.guid),
-            subject=subject or repo.name,
+            repo=None if repo is None else AuditedRepo(repo.name, repo.guid),
+            subject=subject or ("" if repo is None else repo.name),
             detail=detail,
         )
 

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -13,18 +14,19 @@ from cli.app import layout, output_format, output_option, root_option
 from cli.rdc.complete import complete_device, complete_repo
 from cli.render import Row, colour_wanted, columns, emit, render_rows, say
 from gate.core.repo import RepoConfig
-from grants.core.machine import GrantStatus
+from grants.core.machine import GrantStatus, drifted
 from grants.core.model import Grant, GrantRequest, Isolation, RepoGuid, Sharing, format_instant
 from machine.core.durations import parse_duration
 from machine.core.engine_info import Holder
 from machine.core.refs import RepoRef
-from machine.gpu import Gpu, Granted, Revoked
+from machine.gpu import Gpu, Granted, Regranted, Revoked
 from machine.journal import UnrecordedError
-from machine.readiness import State
+from machine.readiness import Readiness, State
 from machine.repos import find
 
 _GRANTED = columns("repo", "device", "sharing", "isolation", "vram_mb", "expires_at", "resolvable")
 _REVOKED = columns("repo", "device", "sharing")
+_REGRANTED = columns("repo", "device", "sharing", "expires_at", "change")
 _LISTED = columns("repo", "device", "sharing", "isolation", "vram_mb", "expires_at", "status", "note")
 _REASON = columns("reason")
 _ROW_KEYS = (
@@ -146,6 +148,57 @@ def revoke(repo: str, devices: tuple[str, ...], every: bool, stop: bool) -> None
         raise UnrecordedError(result.unrecorded)
 
 
+@gpu.command()
+@click.argument("repo", metavar="[REPO]", required=False, shell_complete=complete_repo)
+@click.option(
+    "--device",
+    "devices",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_device,
+    help="Only this device. May be repeated: all are renewed, or none.",
+)
+@click.option("--all", "every", is_flag=True, help="Of every repo, when REPO is left out.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
+@output_option
+@root_option
+def regrant(repo: str | None, devices: tuple[str, ...], every: bool, dry_run: bool, yes: bool) -> None:
+    """Renew grants whose names have come to mean other hardware, knowingly.
+
+    After a reboot, a lost card or a MIG change a grant is refused as drifted when its name means another
+    card than it did. This shows what each of them meant and means, asks, and grants what it means now on the
+    terms that the grant had. Cards that changed places between repos are renewed together with --all.
+    """
+    if every == (repo is not None):
+        raise UsageError("say whose grants to renew", hint="either REPO or --all")
+    files = layout()
+    gpus = Gpu(files, SystemClock())
+    config = None if repo is None else find(files, repo)
+    shown = gpus.regrant(config, devices, granted_by=_operator(), confirmed=None)
+    change = shown.outcome.change
+    rows = [
+        {**_row(gpus.name_of(new.repo), new), "change": drifted(old.pin, new.pin)}
+        for old, new in zip(change.replaced, change.granted, strict=True)
+    ]
+    rows.sort(key=lambda row: (str(row["repo"]), str(row["device"])))
+    for row in rows:
+        say(f"repo {row['repo']}: {row['device']}: {row['change']}")
+    for warning in change.warnings:
+        say(f"note: {warning}")
+    if not change.granted:
+        say("no grant has drifted" if config is None else f"no such grant of repo {config.name} has drifted")
+    elif not dry_run:
+        if not yes:
+            if not sys.stdin.isatty():
+                raise UsageError("renewing grants needs a yes", hint="add --yes when you are sure")
+            if not click.confirm("Grant what they mean now?", err=True):
+                say("nothing was changed")
+                click.get_current_context().exit(1)
+        _tell_regranted(gpus, gpus.regrant(config, devices, granted_by=_operator(), confirmed=change.granted))
+    emit(render_rows(rows, _REGRANTED, output_format(), keys=(*_ROW_KEYS, "change"), colour=colour_wanted()))
+
+
 @gpu.command("list")
 @click.argument("repo", metavar="[REPO]", required=False, shell_complete=complete_repo)
 @output_option
@@ -157,7 +210,7 @@ def list_(repo: str | None) -> None:
     live          containers may use the device
     expired       its time is over
     drifted       the name now means another card than when it was granted;
-                  grant it again if that is right
+                  'rdc repo gpu regrant' renews it if that is right
     unresolvable  no spec of this machine defines it any more
     """  # noqa: D301 - click reads the backspace as "do not wrap"
     files = layout()
@@ -222,9 +275,11 @@ def _tell_granted(config: RepoConfig, result: Granted, *, dry_run: bool) -> None
         say(f"{verb} {each.device} to repo {config.name} ({each.sharing})")
     for warning in change.warnings:
         say(f"note: {warning}")
-    ready = result.readiness
-    if ready is None:
-        return
+    if result.readiness is not None:
+        _tell_ready(result.readiness)
+
+
+def _tell_ready(ready: Readiness) -> None:
     if ready.state is State.UNREACHABLE:
         say(f"recorded; the repo's daemon cannot be asked: {ready.detail}")
     elif ready.resolvable is False:
@@ -233,6 +288,16 @@ def _tell_granted(config: RepoConfig, result: Granted, *, dry_run: bool) -> None
         say(f"note: {ready.detail}")
     if ready.remedy:
         say(f"  {ready.remedy}")
+
+
+def _tell_regranted(gpus: Gpu, result: Regranted) -> None:
+    for guid, ready in (result.readiness or {}).items():
+        say(f"renewed the grants of repo {gpus.name_of(guid)}")
+        _tell_ready(ready)
+    for guid, holders in result.holders.items():
+        for each in holders:
+            of = f"{each.name} ({each.id[:12]}) of repo {gpus.name_of(guid)}"
+            say(f"container {of} keeps what it was started with until it is restarted")
 
 
 def _tell_holders(result: Revoked) -> None:

@@ -121,7 +121,7 @@ REMEDIES: Mapping[Rule, str] = MappingProxyType(
         Rule.TOO_MANY: "use fewer volumes, mounts and bind sources in one container",
         Rule.GRANT_MISSING: "ask the operator for 'rdc repo gpu grant REPO --device NAME'",
         Rule.GRANT_EXPIRED: "ask the operator for 'rdc repo gpu grant REPO --device NAME --expires 8h'",
-        Rule.GRANT_DRIFTED: "ask the operator to grant it again, 'rdc repo gpu grant REPO --device NAME'",
+        Rule.GRANT_DRIFTED: "ask the operator to renew it, 'rdc repo gpu regrant REPO --device NAME'",
         Rule.GRANT_UNUSABLE: "ask the operator to look at 'rdc repo gpu list REPO'",
         Rule.CDI_NAME: "write it as vendor/class=name, for example nvidia.com/gpu=0",
         Rule.CDI_REQUEST: f"name each device instead: {_NAMED}",

@@ -89,7 +89,7 @@ def _not_granted(name: QualifiedName, status: NotGranted, context: Context) -> B
     remedy = {
         Rule.GRANT_MISSING: f"ask the operator for '{command}'",
         Rule.GRANT_EXPIRED: f"ask the operator for '{command} --expires 8h'",
-        Rule.GRANT_DRIFTED: f"ask the operator to check the card and run '{command}' again",
+        Rule.GRANT_DRIFTED: f"ask the operator for 'rdc repo gpu regrant {repo} --device {name}'",
     }.get(rule, f"ask the operator to look at 'rdc repo gpu list {repo}'")
     detail = f"device {name} {words} {repo}" + (f" ({show(status.detail)})" if status.detail else "")
     return broken(rule, detail, remedy)

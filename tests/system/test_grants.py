@@ -157,12 +157,14 @@ def test_an_expired_grant_is_over_and_leaves_the_projection(gated: Gated) -> Non
     assert "grant-expired" in denied(gated.gate, *RUN, "--device", "nvidia.com/gpu=0", *LIST)
 
 
-def test_a_name_that_means_another_card_is_refused_until_granted_again(gated: Gated) -> None:
+def test_a_name_that_means_another_card_is_refused_until_renewed(gated: Gated) -> None:
     gated.grant("nvidia.com/gpu=0")
     try:
         gated.machine.write_spec("nvidia.json", example_spec("1", "0"))
-        assert "grant-drifted" in denied(gated.gate, *RUN, "--device", "nvidia.com/gpu=0", *LIST)
-        gated.grant("nvidia.com/gpu=0")
+        refusal = denied(gated.gate, *RUN, "--device", "nvidia.com/gpu=0", *LIST)
+        assert "grant-drifted" in refusal
+        assert f"rdc repo gpu regrant {REPO} --device nvidia.com/gpu=0" in refusal
+        gated.machine.rdc("repo", "gpu", "regrant", REPO, "--yes")
         assert "nvidia1" in gated.gate.ok(*RUN, "--device", "nvidia.com/gpu=0", *LIST)
     finally:
         gated.machine.write_spec("nvidia.json", example_spec("0", "1"))

@@ -236,6 +236,57 @@ def test_that_holders_are_not_known_is_said(rdc: Rdc) -> None:
     assert (done.rows[0]["holders"], done.rows[0]["stopped"]) == (None, [])
 
 
+SWAPPED = SPEC.replace("/dev/zero", "/dev/x").replace("/dev/full", "/dev/zero").replace("/dev/x", "/dev/full")
+
+
+def drifted(rdc: Rdc) -> None:
+    """Two repos hold a card each, and the cards have changed places."""
+    for name, device in (("a", DEVICE), ("b", "nvidia.com/gpu=1")):
+        rdc.create(name)
+        rdc.json("repo", "gpu", "grant", name, "--device", device, "--exclusive", "--note", f"of {name}")
+    rdc.write_spec(SWAPPED)
+    assert [row["status"] for row in rdc.json("repo", "gpu", "list").rows] == ["drifted", "drifted"]
+
+
+def test_drifted_grants_are_renewed_knowingly(rdc: Rdc) -> None:
+    drifted(rdc)
+    alone = rdc.json("repo", "gpu", "regrant", "a", "--yes")
+    assert (alone.code, alone.error["code"]) == (3, "overlaps-exclusive")
+    unsure = rdc.json("repo", "gpu", "regrant", "--all")
+    assert (unsure.code, unsure.error["code"]) == (2, "usage")
+    assert "device nodes were" in unsure.err
+    dry = rdc.json("repo", "gpu", "regrant", "--all", "--dry-run")
+    assert [row["status"] for row in rdc.json("repo", "gpu", "list").rows] == ["drifted", "drifted"]
+    done = rdc.json("repo", "gpu", "regrant", "--all", "--yes")
+    assert done.code == 0, done.err
+    assert [(row["repo"], row["note"], row["change"]) for row in done.rows] == [
+        (row["repo"], row["note"], row["change"]) for row in dry.rows
+    ]
+    assert [(row["repo"], row["note"]) for row in done.rows] == [("a", "of a"), ("b", "of b")]
+    listed = rdc.json("repo", "gpu", "list").rows
+    assert [(row["status"], row["sharing"]) for row in listed] == [("live", "exclusive")] * 2
+    again = rdc.json("repo", "gpu", "regrant", "--all", "--yes")
+    assert (again.code, again.rows) == (0, [])
+    events = [row["event"] for row in rdc.json("audit", "tail").rows]
+    assert events[-2:] == ["grant.granted", "grant.granted"]
+
+
+def test_containers_keep_what_a_renewed_name_meant(rdc: Rdc) -> None:
+    rdc.create("a", "--upstream", f"unix://{rdc.root}/d.sock")
+    rdc.json("repo", "gpu", "grant", "a", "--device", DEVICE)
+    rdc.write_spec(SWAPPED)
+    with fake_daemon(rdc.root / "d.sock", holding(DEVICE)):
+        done = rdc.json("repo", "gpu", "regrant", "a", "--device", DEVICE, "--yes")
+    assert done.code == 0, done.err
+    assert "container job (cccccccccccc) of repo a keeps what it was started with" in done.err
+
+
+@pytest.mark.parametrize("words", [(), ("a", "--all")])
+def test_a_regrant_says_whose_grants(rdc: Rdc, words: tuple[str, ...]) -> None:
+    rdc.create("a")
+    assert rdc.json("repo", "gpu", "regrant", *words).code == 2
+
+
 def test_what_has_become_of_grants(rdc: Rdc) -> None:
     rdc.create("a")
     rdc.json(
