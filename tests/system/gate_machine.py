@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
@@ -38,11 +38,18 @@ class GateMachine:
         return {**os.environ, "RDC_ROOT": str(self.root), "NO_COLOR": "1"}
 
     def rdc(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self._command("rdc", args, check=check)
+
+    def renet(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self._command("renet", args, check=check)
+
+    def _command(self, program: str, args: Sequence[str], *, check: bool) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [BIN / "rdc", *args], env=self.environment(), capture_output=True, text=True,
+            [BIN / program, *args], env=self.environment(), capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=60, check=False,
         )  # fmt: skip
-        assert not check or done.returncode == 0, f"rdc {args}: {done.returncode}\n{done.stdout}{done.stderr}"
+        said = f"{program} {args}: {done.returncode}\n{done.stdout}{done.stderr}"
+        assert not check or done.returncode == 0, said
         return done
 
     def create_repo(self, name: str, upstream: Path, *options: str) -> dict[str, str]:
