@@ -99,6 +99,10 @@ class Layout:
         """Hash-chained decisions and grant changes."""
         return self.root / "var/log/rediacc/audit.jsonl"
 
+    def daemon_log(self, guid: str) -> Path:
+        """What a repo's own daemon writes."""
+        return self.audit_log.parent / f"dockerd-{guid}.log"
+
     def repo(self, guid: str) -> RepoPaths:
         """The run-time paths of the repo with this GUID."""
         return RepoPaths(self.run_dir / guid, self.state_dir / "repos" / guid)

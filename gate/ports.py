@@ -5,7 +5,7 @@ that is refused outright never gets here: `gate.core.routes.match` answers with 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -29,7 +29,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepoEndpoint:
-    """One repo's socket and the daemon behind it.
+    """One repo's socket and the daemon behind it; two that differ in their name alone are equal.
 
     Args:
         guid: the repo's GUID.
@@ -41,7 +41,7 @@ class RepoEndpoint:
     """
 
     guid: str
-    name: str
+    name: str = field(compare=False)
     socket: Path
     socket_mode: int = 0o660
     gid: int | None = None

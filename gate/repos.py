@@ -5,6 +5,8 @@ repos that could be read. Two files with one GUID are both reported and neither 
 grants, sockets and daemons would be one.
 """
 
+import contextlib
+import dataclasses
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -15,15 +17,15 @@ from types import MappingProxyType
 from base.errors import (
     AccessError,
     DamagedError,
-    MalformedError,
     NotFoundError,
     RdcError,
     RefusedError,
     UsageError,
 )
-from base.files import make_directory, read_bytes, remove_durably, write_atomic
+from base.files import fsync_directory, make_directory, read_bytes, remove_durably, write_atomic
 from base.layout import Layout
 from gate.core.repo import GateConfig, RepoConfig, RepoName, parse_repo_name
+from gate.core.repo_text import claimed_guid, edited
 
 LOCAL = "local"
 _FILE_LIMIT_BYTES = 1024 * 1024
@@ -113,8 +115,13 @@ class RepoFiles:
         known = ", ".join(repo.name for repo in listing.repos) or "none yet"
         raise NotFoundError(f"there is no repo {name!r}", hint=f"repos of this machine: {known}")
 
-    def save(self, repo: RepoConfig, *, replace: bool = False) -> None:
+    def save(self, repo: RepoConfig, *, replace: bool = False, like: RepoName | None = None) -> None:
         """Write a repo's file, durably.
+
+        Args:
+            repo: the repo.
+            replace: whether a file of that name may exist.
+            like: a repo whose file's comments and order the new one shall have, as far as they fit.
 
         Raises:
             RefusedError: the name or the GUID belongs to another repo, or `replace` is false and it exists.
@@ -128,7 +135,50 @@ class RepoFiles:
         if owner is not None and owner.name != repo.name:
             raise RefusedError(f"GUID {repo.guid} belongs to repo {owner.name}", hint="choose a new GUID")
         make_directory(self._layout.repos_dir)
-        write_atomic(path, repo.to_yaml())
+        write_atomic(path, repo.to_yaml() if like is None else edited(self.text(like), repo))
+
+    def text(self, name: RepoName) -> bytes:
+        """A repo's file as it is, whether it can be understood or not.
+
+        Raises:
+            NotFoundError: there is no such file.
+            AccessError: it cannot be read.
+        """
+        return read_bytes(self.path(name), limit=_FILE_LIMIT_BYTES)
+
+    def rename(self, repo: RepoConfig, name: RepoName) -> RepoConfig:
+        """Give a repo another name, durably; returns it as it is now.
+
+        Interrupted anywhere, there is one file, which can be read, under the old name or under the new one.
+
+        Raises:
+            RefusedError: the name belongs to another repo.
+            RdcError: something cannot be read or written.
+        """
+        old, new = self.path(repo.name), self.path(name)
+        if new.exists():
+            raise RefusedError(f"repo {name} exists", hint=f"look at it with 'rdc repo show {name}'")
+        # The file first says both names, then gets the new one in one step, then forgets the old one.
+        write_atomic(old, edited(self.text(repo.name), repo, renaming_to=name))
+        try:
+            old.rename(new)
+        except OSError as exc:
+            raise AccessError(f"cannot rename {old}: {exc.strerror}") from exc
+        fsync_directory(new.parent)
+        renamed = dataclasses.replace(repo, name=name)
+        with contextlib.suppress(RdcError, OSError):  # only for people: the file is right as it is
+            write_atomic(new, edited(self.text(name), renamed))
+        return renamed
+
+    def claiming(self, guid: str) -> tuple[RepoName, ...]:
+        """The names of all files that say this GUID, those that cannot be understood included."""
+        found = []
+        for name in self.names():
+            with contextlib.suppress(RdcError):
+                raw = self.text(name)
+                if guid.encode() in raw and claimed_guid(raw) == guid:
+                    found.append(name)
+        return tuple(found)
 
     def delete(self, name: RepoName) -> None:
         """Remove a repo's file, if it exists, durably."""
@@ -173,12 +223,7 @@ class RepoFiles:
         return self._layout.repos_dir / f"{name}{_SUFFIX}"
 
     def _read(self, path: Path) -> RepoConfig:
-        repo = _parse(read_bytes(path, limit=_FILE_LIMIT_BYTES), str(path))
-        if repo.name != path.name.removesuffix(_SUFFIX):
-            raise MalformedError(
-                f"{path} names repo {repo.name}", hint=f"the file of repo {repo.name} is {repo.name}{_SUFFIX}"
-            )
-        return repo
+        return _parse(read_bytes(path, limit=_FILE_LIMIT_BYTES), str(path), path.name.removesuffix(_SUFFIX))
 
     def _explain_missing(self, name: str, listing: RepoListing) -> None:
         """Raise what is wrong with the file that the name would have meant."""
@@ -189,6 +234,6 @@ class RepoFiles:
 
 
 @lru_cache(maxsize=4096)
-def _parse(raw: bytes, source: str) -> RepoConfig:
+def _parse(raw: bytes, source: str, file_name: str) -> RepoConfig:
     """Remembered by content: a gate that follows a thousand repos reads one that changed, not all."""
-    return RepoConfig.parse(raw, source=source)
+    return RepoConfig.parse(raw, source=source, file_name=file_name)

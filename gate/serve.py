@@ -10,7 +10,7 @@ import grp
 import logging
 import resource
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -178,6 +178,7 @@ class _Gate:
             endpoint = _endpoint(self._layout, config)
             serving = self._serving.get(config.guid)
             if serving is not None and serving.endpoint == endpoint:
+                self._rename(serving, endpoint)
                 serving.keeper.repo = config
                 await self._keep_listening(config)
                 serving.guard.configure(config)
@@ -190,6 +191,14 @@ class _Gate:
             self._problem(config.guid, f"repo {config.name}: {exc.message}")
         else:
             self._problems.pop(config.guid, None)
+
+    def _rename(self, serving: _Serving, endpoint: RepoEndpoint) -> None:
+        """The repo goes by another name; nobody who uses it notices."""
+        old = serving.endpoint.name
+        if old != endpoint.name:
+            self._server.rename(endpoint.guid, endpoint.name)
+            self._serving[endpoint.guid] = replace(serving, endpoint=endpoint)
+            _log.info("gate.repo_renamed repo=%s was=%s", endpoint.name, old)
 
     async def _keep_listening(self, config: RepoConfig) -> None:
         if self._server.listens(config.guid):
@@ -213,7 +222,7 @@ class _Gate:
             self._state,
             clock=self._clock,
             memory=paths.private / MEMORY,
-            on_stopped=partial(_stopped, self._audit, config),
+            on_stopped=partial(_stopped, self._audit, keeper),
         )
         await self._server.add_repo(endpoint, keeper)
         watching = asyncio.get_running_loop().create_task(watcher.run(), name=f"watch {config.name}")
@@ -244,7 +253,8 @@ async def _end(serving: _Serving) -> None:
     await serving.daemon.close()
 
 
-def _stopped(audit: AuditWriter, repo: RepoConfig, stopped: Stopped) -> None:
+def _stopped(audit: AuditWriter, keeper: RepoGatekeeper, stopped: Stopped) -> None:
+    repo = keeper.repo
     _log.warning(
         "gate.stopped repo=%s container=%s name=%s devices=%s rule=%s",
         repo.name, stopped.container[:12], stopped.name, ",".join(stopped.devices) or "-",

@@ -7,7 +7,7 @@ when nobody refers to them.
 import asyncio
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from base.errors import UsageError
@@ -83,6 +83,11 @@ class GateServer:
         """Whether the repo's socket still lies at its path: whoever empties `/run` takes it away."""
         serving = self._serving.get(guid)
         return serving is not None and _inode_at(serving.repo.endpoint.socket) == serving.inode
+
+    def rename(self, guid: str, name: str) -> None:
+        """Call a served repo by another name from now on; nothing else changes for its connections."""
+        repo = self._serving[guid].repo
+        repo.endpoint = replace(repo.endpoint, name=name)
 
     async def listen_again(self, guid: str) -> None:
         """Make a served repo's socket anew where it is gone; connections that are open stay so.

@@ -45,20 +45,22 @@ _PID_LIMIT_BYTES = 32
 class ManagedDaemon:
     """One repo's daemon; `runtimes` are OCI runtimes that the repo's policy names besides runc.
 
+    Two that differ in the repo's name alone are equal: nothing has to be started anew for it.
+
     `environ` is where the engine is looked for, and what the daemon inherits proxies from.
     """
 
     layout: Layout
     guid: str
-    name: str
+    name: str = field(compare=False)
     settings: EngineSettings
     environ: Mapping[str, str] = field(compare=False, repr=False)
     runtimes: tuple[str, ...] = ()
 
     @property
     def log(self) -> Path:
-        """Where the daemon writes."""
-        return self.layout.audit_log.parent / f"{self.name}-dockerd.log"
+        """Where the daemon writes: named after what never changes, so that a renamed repo keeps it."""
+        return self.layout.daemon_log(self.guid)
 
     @property
     def exec_root(self) -> Path:

@@ -3,6 +3,7 @@
 For the command line, where loading an HTTP client would cost more than the question; the gate has its own.
 """
 
+import contextlib
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,10 +15,11 @@ from base.errors import MalformedError, UnreachableError
 from gate.core.preconditions import Unmet, unmet
 from gate.core.repo import RepoPolicy
 from gate.core.watch import Run, read_run
-from machine.core.engine_info import EngineInfo, Holder, decode_ids, decode_object, holder
+from machine.core.engine_info import Contents, EngineInfo, Holder, decode_ids, decode_object, holder
 
 ANSWER_LIMIT_BYTES = 16 * 1024 * 1024
 TIMEOUT_S = 5.0
+_USAGE_TIMEOUT_S = 20.0
 _RUNNING = quote('{"status":["running","paused","restarting"]}')
 _STOP_GRACE_S = 10
 _PIECE_BYTES = 64 * 1024
@@ -51,18 +53,17 @@ class Daemon:
             return False
         return True
 
-    def counts(self) -> tuple[int, int]:
-        """How many containers and images it has.
+    def contents(self) -> Contents:
+        """How much it has, without sizes when it takes too long to add them up.
 
         Raises:
             UnreachableError: nobody answers, or not with 200.
             MalformedError: the answer is not a Docker daemon's.
         """
-        info = decode_object(self._get("/info"))
-        containers, images = info.get("Containers"), info.get("Images")
-        if not isinstance(containers, int) or not isinstance(images, int):
-            raise MalformedError("the answer to GET /info does not count containers and images")
-        return containers, images
+        counted = Contents.of_info(self._get("/info"))
+        with contextlib.suppress(UnreachableError, MalformedError):
+            return Contents.of_usage(self._get("/system/df", timeout_s=_USAGE_TIMEOUT_S))
+        return counted
 
     def unmet_preconditions(self) -> tuple[Unmet, ...]:
         """Why a gate before this daemon would not mean much.
@@ -133,8 +134,8 @@ class Daemon:
             self._expect(status, body, target)
             yield body
 
-    def _get(self, target: str) -> bytes:
-        status, body = self._call("GET", target)
+    def _get(self, target: str, *, timeout_s: float | None = None) -> bytes:
+        status, body = self._call("GET", target, timeout_s=timeout_s)
         self._expect(status, body, target)
         return body
 

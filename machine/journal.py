@@ -101,8 +101,8 @@ class Journal:
             raise
 
     @contextmanager
-    def creating(self, repo: RepoConfig) -> Iterator[None]:
-        """The block makes the repo.
+    def creating(self, repo: RepoConfig, *, like: RepoConfig | None = None) -> Iterator[None]:
+        """The block makes the repo, with the configuration of another one if that is given.
 
         Raises:
             RdcError: it cannot be recorded, so it must not be made.
@@ -110,7 +110,8 @@ class Journal:
         upstream = "a daemon of its own" if repo.managed else f"before unix://{repo.upstream}"
         roots = f", bind roots {', '.join(repo.policy.bind_roots)}" if repo.policy.bind_roots else ""
         group = f", group {repo.socket_group}" if repo.socket_group else ""
-        detail = f"{upstream}, trust {repo.trust}{group}{roots}"
+        origin = f", forked from {like.name} ({like.guid})" if like is not None else ""
+        detail = f"{upstream}, trust {repo.trust}{group}{roots}{origin}"
         self._log.append([self._of_repo(Event.REPO_CREATED, repo, detail=detail)])
         try:
             yield
@@ -118,9 +119,27 @@ class Journal:
             self._try([self._of_repo(Event.REPO_FAILED, repo, detail="could not be made")])
             raise
 
-    def deleting(self, repo: RepoConfig) -> None:
-        """The repo is about to be deleted."""
-        self._try([self._of_repo(Event.REPO_DELETED, repo)])
+    @contextmanager
+    def renaming(self, repo: RepoConfig, name: str) -> Iterator[None]:
+        """The block gives the repo another name.
+
+        Raises:
+            RdcError: it cannot be recorded, so it must not be done: later lines go by the new name.
+        """
+        self._log.append([self._of_repo(Event.REPO_RENAMED, repo, subject=name, detail=f"now {name}")])
+        try:
+            yield
+        except BaseException:
+            told = self._of_repo(
+                Event.REPO_FAILED, repo, subject=name, detail=f"could not be renamed to {name}"
+            )
+            self._try([told])
+            raise
+
+    def deleting(self, repo: RepoConfig, *, only_file: bool = False) -> None:
+        """The repo is about to be deleted, or only a file that could not be used."""
+        detail = "only its file" if only_file else ""
+        self._try([self._of_repo(Event.REPO_DELETED, repo, detail=detail)])
 
     def stopped(self, repo: RepoConfig, holder: Holder) -> None:
         """A container was stopped because the operator said so."""

@@ -1,4 +1,4 @@
-"""Making, finding and deleting repos.
+"""Making, forking and finding repos.
 
 A repo is its file below `etc/rediacc/repos`: it exists from the moment the file is there, and the running
 gate and `renet up` follow. Deleting goes the other way round: first the file, then the daemon, then the
@@ -6,6 +6,7 @@ grants (a device must not be free for others while containers hold it), last the
 finished by deleting the GUID.
 """
 
+import dataclasses
 import fcntl
 import grp
 import os
@@ -64,22 +65,94 @@ def create(layout: Layout, new: NewRepo) -> RepoConfig:
     """
     config = _configured(layout, new)
     _check_sockets(layout, config)
-    with _changing(layout):
-        files = RepoFiles(layout)
-        if config.name in files.names():
-            raise RepoExistsError(
-                f"there is a repo '{config.name}' already", hint=f"'rdc repo show {config.name}' shows it"
+    with changing(layout):
+        _record(layout, config, stop_holders=new.stop_holders)
+    return config
+
+
+def fork(
+    layout: Layout, reference: str, name: str, *, upstream: str | None = None, stop_holders: bool = False
+) -> RepoConfig:
+    """Record a repo with the configuration of another, a GUID of its own, and nothing else of it.
+
+    Neither grants nor containers, images and volumes are copied.
+
+    Args:
+        layout: the machine.
+        reference: the repo to take the configuration from.
+        name: the new one's name.
+        upstream: `managed`, or a daemon's `unix://` address; None for a daemon of its own where the first
+            repo has one.
+        stop_holders: as in `NewRepo`.
+
+    Raises:
+        UsageError: something is malformed.
+        RefusedError: like `create`, or both repos would use one daemon.
+        NotFoundError: there is no such repo.
+        MalformedError: its file cannot be understood.
+        AccessError: it cannot be written, or not be recorded in the audit log.
+    """
+    with changing(layout):
+        source = find(layout, reference)
+        if upstream is None and not source.managed:
+            raise RefusedError(
+                f"repo '{source.name}' uses the daemon at {source.upstream}, and two repos never share one",
+                hint=f"add '--upstream {MANAGED}' for a daemon of its own, or another daemon's address",
             )
-        if not config.managed:
-            _check_upstream_free(layout, config)
-            _check_preconditions(config)
-            if not new.stop_holders:
-                _check_holders(config)
-        with Journal(layout, SystemClock()).creating(config):
-            files.save(config)
+        own = upstream in {None, MANAGED}
+        config = dataclasses.replace(
+            source,
+            name=new_name(name),
+            guid=str(uuid.uuid4()),
+            upstream=MANAGED if own else _socket_path(layout, upstream or ""),
+        )
+        _check_sockets(layout, config)
+        _record(layout, config, stop_holders=stop_holders, like=source)
+    return config
+
+
+def _record(
+    layout: Layout, config: RepoConfig, *, stop_holders: bool, like: RepoConfig | None = None
+) -> None:
+    """Let the repo exist. The caller holds the lock of `changing`."""
+    files = RepoFiles(layout)
+    check_free(files, config.name)
+    if not config.managed:
+        _check_upstream_free(layout, config)
+        _check_preconditions(config)
+        if not stop_holders:
+            _check_holders(config)
+    with Journal(layout, SystemClock()).creating(config, like=like):
+        files.save(config, like=None if like is None else like.name)
     make_directory(layout.repo(config.guid).directory)
     make_directory(layout.repo(config.guid).cdi_spec_dir)
-    return config
+
+
+def check_free(files: RepoFiles, name: RepoName) -> None:
+    """Refuse a name that a repo has, even one whose file is broken.
+
+    Raises:
+        RepoExistsError: it is taken.
+    """
+    if name in files.names():
+        raise RepoExistsError(f"there is a repo '{name}' already", hint=f"'rdc repo show {name}' shows it")
+
+
+def new_name(text: str) -> RepoName:
+    """A name that a new repo may have; shorter than those that a file may give, to be told from a GUID.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if "@" in text or len(text) > NAME_LIMIT:
+        raise UsageError(
+            f"'{text}' is not a repo name",
+            hint=f"use letters, digits, '.', '_' and '-', at most {NAME_LIMIT}, without a machine",
+        )
+    try:
+        return parse_repo_name(text)
+    except MalformedError as exc:
+        raise UsageError(exc.message, hint=exc.hint) from exc
 
 
 def find(layout: Layout, reference: str) -> RepoConfig:
@@ -171,6 +244,7 @@ def describe(layout: Layout, config: RepoConfig) -> dict[str, str | bool | tuple
     socket = upstream_socket(layout, config)
     return {
         **describe_briefly(layout, config),
+        "log": str(layout.daemon_log(config.guid)) if config.managed else None,
         "socket_group": config.socket_group,
         "bind_roots": config.policy.bind_roots,
         "config": str(RepoFiles(layout).path(config.name)),
@@ -193,8 +267,8 @@ def _heard(socket: Path, answers: bool) -> str:
 
 
 @contextmanager
-def _changing(layout: Layout) -> Iterator[None]:
-    """Let one process at a time look for a name and take it."""
+def changing(layout: Layout) -> Iterator[None]:
+    """Let one process at a time look for a name or a repo's file, and take or change it."""
     make_directory(layout.repos_dir)
     path = layout.repos_dir / ".lock"
     try:
@@ -210,15 +284,11 @@ def _changing(layout: Layout) -> Iterator[None]:
 
 def _configured(layout: Layout, new: NewRepo) -> RepoConfig:
     """The repo as its file will say, checked by reading that file."""
-    if "@" in new.name or len(new.name) > NAME_LIMIT:
-        raise UsageError(
-            f"'{new.name}' is not a repo name",
-            hint=f"use letters, digits, '.', '_' and '-', at most {NAME_LIMIT}, without a machine",
-        )
+    name = new_name(new.name)
     _check_group(new.group)
     try:
         config = RepoConfig(
-            name=parse_repo_name(new.name),
+            name=name,
             guid=str(uuid.uuid4()),
             upstream=MANAGED if new.upstream is None else _socket_path(layout, new.upstream),
             trust=new.trust,

@@ -227,6 +227,8 @@ class Supervisor:
                 task.cancel()
                 self._leaving[guid] = task
                 del self._keepers[guid]
+            else:
+                keeper.daemon = wanted[guid]  # its repo may have got another name
         for guid, daemon in wanted.items():
             if guid not in self._keepers:
                 keeper = Keeper(daemon, self)

@@ -30,7 +30,8 @@ def audit() -> None:
     """Read the audit log, and check that nobody changed it.
 
     One line for each request that was refused, each grant and revoke, each forced stop and each repo that was
-    made or deleted: who asked, for which repo, and by which rule. Each line holds the hash of the one before.
+    made, renamed or deleted: who asked, for which repo, and by which rule. Each line holds the hash of the
+    one before.
     """
 
 

@@ -45,6 +45,7 @@ class Event(StrEnum):
     GRANT_FAILED = "grant.failed"
     CONTAINER_STOPPED = "container.stopped"
     REPO_CREATED = "repo.created"
+    REPO_RENAMED = "repo.renamed"
     REPO_DELETED = "repo.deleted"
     REPO_FAILED = "repo.failed"
     GATE_STARTED = "gate.started"

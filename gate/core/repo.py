@@ -113,8 +113,16 @@ class RepoConfig:
         return self.upstream == MANAGED
 
     @classmethod
-    def parse(cls, raw: bytes, *, source: str = "the repo's file") -> "RepoConfig":
+    def parse(
+        cls, raw: bytes, *, source: str = "the repo's file", file_name: str | None = None
+    ) -> "RepoConfig":
         """A repo's YAML file.
+
+        Args:
+            raw: its content.
+            source: what to call it in messages.
+            file_name: the file's own name without ending, when it must be the repo's. A file that is being
+                renamed (`renaming_to`) has two names, and goes by the one that it lies under.
 
         Raises:
             MalformedError: anything that the schema or the policy's rules do not know, with its place.
@@ -123,7 +131,7 @@ class RepoConfig:
         upstream = str(document.get("upstream", MANAGED))
         group = document.get("socket_group")
         return cls(
-            name=parse_repo_name(str(document["name"])),
+            name=_name(document, source, file_name),
             guid=str(document["guid"]),
             upstream=upstream if upstream == MANAGED else clean_path(upstream.removeprefix("unix://")),
             trust=Trust(str(document.get("trust", Trust.OWNER))),
@@ -207,6 +215,15 @@ def parse_repo_name(text: str) -> RepoName:
         hint = "use letters, digits, '.', '_' and '-', the first a letter or digit"
         raise MalformedError(f"{text!r} is not a repo name", hint=hint)
     return RepoName(text)
+
+
+def _name(document: Mapping[str, Setting], source: str, file_name: str | None) -> RepoName:
+    name = parse_repo_name(str(document["name"]))
+    if file_name is None or file_name == name:
+        return name
+    if document.get("renaming_to") == file_name:
+        return parse_repo_name(file_name)
+    raise MalformedError(f"{source} names repo {name}", hint=f"the file of repo {name} is {name}.yaml")
 
 
 def parse_policy(document: Mapping[str, Setting], source: str) -> RepoPolicy:

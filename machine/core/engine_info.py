@@ -51,6 +51,59 @@ class EngineInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """How much a daemon has; `volumes` and `size_bytes` are None where it does not say."""
+
+    containers: int
+    images: int
+    volumes: int | None
+    size_bytes: int | None
+
+    @classmethod
+    def of_usage(cls, raw: bytes) -> "Contents":
+        """From the answer to `GET /system/df`.
+
+        Raises:
+            MalformedError: it is none.
+        """
+        usage = decode_object(raw)
+        containers, images, volumes = (usage.get(key) for key in ("Containers", "Images", "Volumes"))
+        layers = usage.get("LayersSize")
+        if not isinstance(layers, int):
+            raise MalformedError("the answer to GET /system/df has no LayersSize")
+        cached = [each for each in _objects(usage.get("BuildCache")) if not each.get("Shared")]
+        sizes = (
+            layers,
+            *(each.get("SizeRw") for each in _objects(containers)),
+            *(
+                each.get("Size")
+                for volume in _objects(volumes)
+                for each in _objects([volume.get("UsageData")])
+            ),
+            *(each.get("Size") for each in cached),
+        )
+        return cls(
+            containers=len(_objects(containers)),
+            images=len(_objects(images)),
+            volumes=len(_objects(volumes)),
+            size_bytes=sum(size for size in sizes if isinstance(size, int) and size > 0),
+        )
+
+    @classmethod
+    def of_info(cls, raw: bytes) -> "Contents":
+        """From the answer to `GET /info`, which costs the daemon nothing.
+
+        Raises:
+            MalformedError: it is none.
+        """
+        info = decode_object(raw)
+        containers, images = info.get("Containers"), info.get("Images")
+        if not isinstance(containers, int) or not isinstance(images, int):
+            raise MalformedError("the answer to GET /info does not count containers and images")
+        return cls(containers=containers, images=images, volumes=None, size_bytes=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """A container that was started with a CDI device and has not ended."""
 
@@ -108,6 +161,11 @@ def decode_ids(raw: bytes) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise MalformedError("the daemon's answer is not a JSON array")
     return tuple(item["Id"] for item in value if isinstance(item, dict) and isinstance(item.get("Id"), str))
+
+
+def _objects(value: object) -> tuple[Mapping[str, object], ...]:
+    """The objects of a JSON array; empty for anything else."""
+    return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
 def strings(value: object) -> tuple[str, ...]:

@@ -93,6 +93,35 @@ async def test_repos_come_change_and_go(served: Served, short_dir: Path) -> None
         await until(lambda: not socket.exists())
 
 
+async def test_a_renamed_repo_is_served_on_the_connections_that_it_has(
+    served: Served, short_dir: Path
+) -> None:
+    ask = b"GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n"
+    async with StubUpstream(short_dir / "one") as daemon:
+        DockerStub(daemon)
+        socket = served.repo("a", daemon.path)
+        await until(socket.exists)
+        inode = socket.stat().st_ino
+        reader, writer = await asyncio.open_unix_connection(socket)
+        writer.write(ask)
+        await reader.readuntil(b" 200 ")
+        served.files.rename(served.files.read(RepoName("a")), RepoName("b"))
+        metrics = served.layout.run_dir / "gate.sock"
+        async with asyncio.timeout(10):
+            while True:
+                answer = await asyncio.to_thread(request, metrics, "GET", "/metrics")
+                if b'repo="b"' in answer.body:
+                    break
+                await asyncio.sleep(0.02)
+        writer.write(ask)
+        await reader.readuntil(b" 200 ")
+    writer.write(ask)
+    async with asyncio.timeout(10):
+        await reader.readuntil(b"daemon of repo b ")
+    writer.close()
+    assert socket.stat().st_ino == inode
+
+
 async def test_a_socket_that_somebody_removed_comes_back(served: Served, short_dir: Path) -> None:
     async with StubUpstream(short_dir / "one") as daemon:
         socket = served.repo("a", daemon.path)

@@ -107,6 +107,23 @@ def test_a_granted_device_reaches_a_container(root: Path, each_engine: Engine) -
         )
         time.sleep(0.2)
         assert "1,   5" in cli.ok("run", "--rm", "--device", DEVICE, IMAGE, "ls", "-l", "/dev/nvidia0")
+        cli.ok(
+            "run",
+            "--network",
+            "none",
+            "-v",
+            "kept:/v",
+            IMAGE,
+            "dd",
+            "if=/dev/zero",
+            "of=/v/a",
+            "bs=9000",
+            "count=1",
+        )
+        contents = Daemon(daemon.layout.repo(GUID).daemon_socket).contents()
+        assert (contents.containers, contents.images, contents.volumes) == (1, 1, 1)
+        assert contents.size_bytes is not None
+        assert contents.size_bytes >= 9000
     finally:
         daemon.stop(process)
 

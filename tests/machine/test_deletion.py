@@ -1,8 +1,9 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from base.errors import NotFoundError, UnreachableError
+from base.errors import NotFoundError, RefusedError, UnreachableError
 from base.layout import Layout
 from base.run_lock import held
 from cdi.core.names import QualifiedName
@@ -13,7 +14,9 @@ from gate.repos import RepoFiles
 from grants.core.model import GrantRequest, RepoGuid
 from grants.store import GrantStore
 from machine import deletion
+from machine.core.engine_info import Contents
 from machine.daemon import ManagedDaemon
+from machine.renaming import rename
 from machine.repos import NewRepo, create, up_lock
 from tests.cli.rdc.runner import SPEC
 from tests.fake_clock import FakeClock
@@ -40,27 +43,31 @@ def granted(layout: Layout, name: str, upstream: str | None) -> RepoConfig:
     return config
 
 
+def doom(layout: Layout) -> deletion.Doomed:
+    return deletion.doomed(layout, "a")
+
+
 def grants(layout: Layout) -> list[QualifiedName]:
     return [grant.device for grant in GrantStore(layout, FakeClock()).read()]
 
 
 def test_what_would_be_lost(layout: Layout) -> None:
-    config = granted(layout, "a", f"unix://{layout.root}/d.sock")
-    found = deletion.loss(layout, config, FakeClock())
+    granted(layout, "a", f"unix://{layout.root}/d.sock")
+    found = deletion.loss(layout, doom(layout), FakeClock())
     assert [str(grant.device) for grant in found.grants] == [DEVICE]
-    assert (found.data, found.containers, found.images, found.holders) == (None, None, None, ())
+    assert (found.data, found.contents, found.holders) == (None, None, ())
     info = {"ServerVersion": "28.5.2", "Containers": 2, "Images": 3}
     with fake_daemon(layout.root / "d.sock", {"GET /info": (200, info)}):
-        found = deletion.loss(layout, config, FakeClock())
-    assert (found.containers, found.images) == (2, 3)
+        found = deletion.loss(layout, doom(layout), FakeClock())
+    assert found.contents == Contents(containers=2, images=3, volumes=None, size_bytes=None)
 
 
 def test_a_repo_is_deleted_whole(layout: Layout) -> None:
     config = granted(layout, "a", None)
     paths = layout.repo(config.guid)
     (paths.state / "docker").mkdir(parents=True)
-    assert deletion.loss(layout, config, FakeClock()).data == paths.state
-    deletion.delete(layout, config, FakeClock(), {})
+    assert deletion.loss(layout, doom(layout), FakeClock()).data == paths.state
+    deletion.delete(layout, doom(layout), FakeClock(), {})
     assert RepoFiles(layout).names() == ()
     assert grants(layout) == []
     assert not paths.state.exists()
@@ -74,7 +81,7 @@ def test_the_device_is_free_only_when_the_daemon_has_stopped(
     monkeypatch.setattr(ManagedDaemon, "running", property(lambda self: True))
     clock = FakeClock()
     with held(up_lock_of(layout), "up"), pytest.raises(UnreachableError):
-        deletion.delete(layout, config, clock, {}, sleep=clock.sleep)
+        deletion.delete(layout, doom(layout), clock, {}, sleep=clock.sleep)
     assert [str(each) for each in grants(layout)] == [DEVICE]
     monkeypatch.undo()
     deletion.delete(layout, deletion.doomed(layout, config.guid), clock, {})
@@ -88,7 +95,7 @@ def up_lock_of(layout: Layout) -> Path:
 
 def test_only_what_was_a_repo_can_be_deleted(layout: Layout) -> None:
     config = create(layout, NewRepo(name="a"))
-    assert deletion.doomed(layout, "a") == config
+    assert deletion.doomed(layout, "a") == deletion.Doomed(name=config.name, config=config)
     for ref in ("b", "00000000-0000-4000-8000-000000000000", "a@other"):
         with pytest.raises(NotFoundError):
             deletion.doomed(layout, ref)
@@ -106,7 +113,7 @@ def test_a_gate_that_runs_lets_go_first(layout: Layout) -> None:
 
     with fake_daemon(layout.gate_socket, {}):
         socket.touch()
-        deletion.delete(layout, config, clock, {}, sleep=sleep)
+        deletion.delete(layout, doom(layout), clock, {}, sleep=sleep)
     assert waited == [(), (), ()]
     assert not socket.parent.exists()
 
@@ -115,5 +122,65 @@ def test_a_gate_that_does_not_let_go_is_not_waited_for_long(layout: Layout) -> N
     config, clock = granted(layout, "a", f"unix://{layout.root}/d.sock"), FakeClock()
     with fake_daemon(layout.gate_socket, {}):
         layout.repo(config.guid).socket.touch()
-        deletion.delete(layout, config, clock, {}, sleep=clock.sleep)
+        deletion.delete(layout, doom(layout), clock, {}, sleep=clock.sleep)
+    assert grants(layout) == []
+
+
+@pytest.mark.parametrize("by", ["name", "guid"])
+@pytest.mark.parametrize(
+    "spoil", [lambda text: text + "oops: 1\n", lambda text: text + "a: [", lambda text: "{" + text]
+)
+def test_a_repo_whose_file_is_broken_is_deleted_whole(
+    layout: Layout, by: str, spoil: Callable[[str], str]
+) -> None:
+    config = granted(layout, "a", None)
+    path, state = RepoFiles(layout).path("a"), layout.repo(config.guid).state
+    state.mkdir(parents=True)
+    path.write_text(spoil(path.read_text()))
+    found = deletion.doomed(layout, "a" if by == "name" else config.guid)
+    assert (found.config and found.config.guid, found.only_file) == (config.guid, False)
+    assert found.problem
+    assert deletion.loss(layout, found, FakeClock()).data == state
+    deletion.delete(layout, found, FakeClock(), {})
+    assert grants(layout) == []
+    assert not path.exists()
+    assert not state.exists()
+
+
+def test_of_a_file_without_a_guid_only_the_file_goes(layout: Layout) -> None:
+    granted(layout, "b", None)
+    RepoFiles(layout).path("a").write_bytes(b"\xff\x00")
+    found = doom(layout)
+    assert (found.config, found.only_file) == (None, True)
+    assert deletion.loss(layout, found, FakeClock()) == deletion.Loss()
+    deletion.delete(layout, found, FakeClock(), {})
+    assert RepoFiles(layout).names() == ("b",)
+    assert [str(each) for each in grants(layout)] == [DEVICE]
+
+
+@pytest.mark.parametrize("gone", ["a", "copy"])
+def test_a_copied_file_takes_nothing_with_it(layout: Layout, gone: str) -> None:
+    config = granted(layout, "a", None)
+    files = RepoFiles(layout)
+    files.path("copy").write_text(files.path("a").read_text().replace("name: a", "name: copy"))
+    state = layout.repo(config.guid).state
+    state.mkdir(parents=True)
+    with pytest.raises(RefusedError):
+        deletion.doomed(layout, config.guid)
+    found = deletion.doomed(layout, gone)
+    assert found.only_file
+    deletion.delete(layout, found, FakeClock(), {})
+    (left,) = files.names()
+    assert left == ({"a", "copy"} - {gone}).pop()
+    assert files.read(left).guid == config.guid
+    assert [str(each) for each in grants(layout)] == [DEVICE]
+    assert state.exists()
+
+
+def test_a_repo_that_was_renamed_meanwhile_is_deleted_all_the_same(layout: Layout) -> None:
+    granted(layout, "a", None)
+    found = doom(layout)
+    rename(layout, "a", "b", FakeClock())
+    deletion.delete(layout, found, FakeClock(), {})
+    assert RepoFiles(layout).names() == ()
     assert grants(layout) == []

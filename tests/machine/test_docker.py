@@ -8,6 +8,7 @@ import pytest
 from base.errors import MalformedError, UnreachableError
 from gate.core.denial import Rule
 from gate.core.repo import RepoPolicy
+from machine.core.engine_info import Contents
 from machine.docker import ANSWER_LIMIT_BYTES, Daemon
 from tests.fake_daemon import fake_daemon
 
@@ -57,10 +58,13 @@ def test_info_and_counts(short_dir: Path) -> None:
     with fake_daemon(short_dir / "d.sock", answers):
         daemon = Daemon(short_dir / "d.sock")
         assert daemon.info().cdi_spec_dirs == ("/c",)
-        assert daemon.counts() == (3, 2)
+        assert daemon.contents() == Contents(containers=3, images=2, volumes=None, size_bytes=None)
+        usage: dict[str, object] = {"LayersSize": 7, "Containers": [], "Images": [{}], "Volumes": None}
+        answers["GET /system/df"] = (200, usage)
+        assert daemon.contents() == Contents(containers=0, images=1, volumes=0, size_bytes=7)
         answers["GET /info"] = (200, {"ServerVersion": "28.5.2"})
         with pytest.raises(MalformedError):
-            daemon.counts()
+            daemon.contents()
         answers["GET /info"] = (500, {"message": "no"})
         with pytest.raises(UnreachableError):
             daemon.info()
@@ -124,7 +128,7 @@ def test_chunked_answers(short_dir: Path) -> None:
     said = {"ServerVersion": "28.5.2", "Containers": 3, "Images": 2}
     with fake_daemon(short_dir / "d.sock", {"GET /info": (200, said)}) as server:
         server.chunked = True
-        assert Daemon(short_dir / "d.sock").counts() == (3, 2)
+        assert Daemon(short_dir / "d.sock").contents().containers == 3
 
 
 @pytest.mark.parametrize(

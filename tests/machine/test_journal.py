@@ -8,7 +8,7 @@ from base.clock import SystemClock
 from base.errors import AccessError, RdcError
 from base.layout import Layout
 from gate.audit import AuditLog
-from gate.core.audit_chain import Actor, Entry
+from gate.core.audit_chain import Actor, AuditedRepo, Entry
 from gate.core.repo import RepoConfig
 from gate.repos import RepoFiles
 from grants.core.broken import GrantRefusedError
@@ -17,7 +17,8 @@ from grants.store import GrantStore
 from machine import deletion
 from machine.gpu import Gpu
 from machine.journal import Journal, UnrecordedError, operator
-from machine.repos import NewRepo, create
+from machine.renaming import rename
+from machine.repos import NewRepo, create, fork
 from tests.cli.rdc.runner import SPEC
 from tests.cli.rdc.test_gpu import LIST
 from tests.fake_clock import FakeClock
@@ -66,7 +67,7 @@ def test_every_change_is_recorded_with_who_made_it(layout: Layout, repo: RepoCon
     gpu.grant(repo, [request(repo, note="run 12"), request(repo, "nvidia.com/gpu=1")])
     gpu.grant(repo, [request(repo)], dry_run=True)
     gpu.revoke(RepoGuid(repo.guid), [DEVICE], repo, stop=False)
-    deletion.delete(layout, repo, FakeClock(), {})
+    deletion.delete(layout, deletion.doomed(layout, "a"), FakeClock(), {})
     assert events(layout) == [
         ("repo.created", "a"),
         ("grant.granted", DEVICE),
@@ -146,7 +147,7 @@ def test_what_cannot_be_recorded_is_taken_away_all_the_same(layout: Layout, repo
     assert done.unrecorded
     assert gpu.grants_of(RepoGuid(repo.guid)) == ()
     with pytest.raises(UnrecordedError):
-        deletion.delete(layout, repo, FakeClock(), {})
+        deletion.delete(layout, deletion.doomed(layout, "a"), FakeClock(), {})
     assert RepoFiles(layout).names() == ()
     assert not layout.repo(repo.guid).directory.exists()
     mend_log(layout)
@@ -190,3 +191,18 @@ def test_who_the_operator_is(tmp_path: Path) -> None:
         login.write_text(text)
         assert operator({}, login).login == name
     assert operator({}, tmp_path / "none").login == ""
+
+
+def test_a_fork_tells_where_it_comes_from_and_a_name_is_not_changed_unrecorded(
+    layout: Layout, repo: RepoConfig
+) -> None:
+    forked = fork(layout, "a", "b", upstream="managed")
+    line = next(iter(AuditLog(layout, FakeClock(), operator()).last(1)))
+    assert f"forked from a ({repo.guid})" in line.entry.detail
+    assert line.entry.repo == AuditedRepo("b", forked.guid)
+    break_log(layout)
+    with pytest.raises(RdcError):
+        rename(layout, "a", "c", FakeClock())
+    with pytest.raises(RdcError):
+        fork(layout, "a", "c", upstream="managed")
+    assert RepoFiles(layout).names() == ("a", "b")

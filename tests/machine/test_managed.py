@@ -6,7 +6,9 @@ from base.errors import MalformedError
 from base.layout import Layout
 from gate.repos import RepoFiles
 from machine.managed import ManagedDaemons
+from machine.renaming import rename
 from machine.repos import NewRepo, create
+from tests.fake_clock import FakeClock
 
 
 @pytest.fixture
@@ -59,3 +61,15 @@ def test_settings_that_cannot_be_read_are_an_error(layout: Layout) -> None:
     layout.gate_config.write_text("[")
     with pytest.raises(MalformedError):
         ManagedDaemons(layout, {})()
+
+
+def test_a_renamed_repo_keeps_its_daemon(layout: Layout) -> None:
+    create(layout, NewRepo(name="own"))
+    daemons = ManagedDaemons(layout, {})
+    before, seen = daemons(), daemons.fingerprint()
+    rename(layout, "own", "renamed", FakeClock())
+    assert daemons.fingerprint() != seen
+    (after,) = daemons()
+    assert (after,) == before
+    assert after.name == "renamed"
+    assert after.log == before[0].log

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import NotFoundError, RefusedError, UsageError
+from base.errors import MalformedError, NotFoundError, RefusedError, UsageError
 from base.layout import Layout
 from base.run_lock import held
 from gate.core.repo import Trust
@@ -15,6 +15,7 @@ from machine.repos import (
     RepoNames,
     create,
     find,
+    fork,
     keeps_daemons,
     up_lock,
     upstream_socket,
@@ -132,3 +133,45 @@ def test_a_repo_that_was_read_is_named_without_reading_the_others(layout: Layout
     (layout.repos_dir / "known.yaml").unlink()
     assert names[RepoGuid(known.guid)] == "known"
     assert names.get(RepoGuid("unknown-guid")) is None
+
+
+def test_a_fork_has_the_configuration_and_nothing_else(layout: Layout) -> None:
+    (layout.root / "data").mkdir()
+    first = create(
+        layout,
+        NewRepo(name="a", bind_roots=(str(layout.root / "data"),), group="root", trust=Trust.STRANGER),
+    )
+    path = RepoFiles(layout).path("a")
+    path.write_text(path.read_text().replace("network_host: false", "network_host: true  # for the registry"))
+    forked = fork(layout, "a", "b")
+    assert forked.guid != first.guid
+    assert forked == replace(find(layout, "a"), name=forked.name, guid=forked.guid)
+    assert forked.policy.network_host
+    assert "# for the registry" in RepoFiles(layout).path("b").read_text()
+    assert find(layout, forked.guid) == forked
+    assert not list(layout.repo(forked.guid).cdi_spec_dir.iterdir())
+
+
+def test_a_fork_never_shares_a_daemon(layout: Layout) -> None:
+    create(layout, NewRepo(name="a", upstream=f"unix://{layout.root}/a.sock"))
+    for upstream in (None, f"unix://{layout.root}/a.sock"):
+        with pytest.raises(RefusedError):
+            fork(layout, "a", "b", upstream=upstream)
+    assert fork(layout, "a", "b", upstream="managed").managed
+    assert fork(layout, "b", "c", upstream=f"unix://{layout.root}/c.sock").upstream == f"{layout.root}/c.sock"
+    assert fork(layout, "c", "d", upstream=f"unix://{layout.root}/d.sock").upstream == f"{layout.root}/d.sock"
+
+
+def test_what_cannot_be_forked(layout: Layout) -> None:
+    create(layout, NewRepo(name="a"))
+    with pytest.raises(RepoExistsError):
+        fork(layout, "a", "a")
+    with pytest.raises(NotFoundError):
+        fork(layout, "b", "c")
+    for name, upstream in (("b@local", None), ("b", "tcp://1.2.3.4:5"), ("b", "")):
+        with pytest.raises(UsageError):
+            fork(layout, "a", name, upstream=upstream)
+    RepoFiles(layout).path("a").write_text("{")
+    with pytest.raises(MalformedError):
+        fork(layout, "a", "b")
+    assert RepoFiles(layout).names() == ("a",)

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -26,10 +26,7 @@ class FakeDaemon:
     version: int = 0
     broken: bool = False
     pids: list[int] = field(compare=False, default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.guid
+    name: str = field(compare=False, default="a repo")
 
     def start(self) -> Process:
         if self.broken:
@@ -66,7 +63,7 @@ class Machine:
         self.stop = asyncio.Event()
         self.supervisor = Supervisor(
             list_daemons=self._list,
-            fingerprint=lambda: (tuple(self.daemons), self.error),
+            fingerprint=lambda: (tuple(each.name for each in self.daemons), tuple(self.daemons), self.error),
             clock=SystemClock(),
         )
 
@@ -184,6 +181,24 @@ async def test_repos_that_come_and_go_are_followed(tmp_path: Path) -> None:
     await until(lambda: "stop b0" in events)
     await end(task)
     assert events == ["start a0", "start b0", "stop a0", "stop b0"]
+
+
+async def test_a_daemon_whose_repo_got_another_name_runs_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[str] = []
+    daemon = FakeDaemon(guid="a", folder=tmp_path, events=events, name="old")
+    task = await run(machine := Machine(daemon))
+    await until(lambda: machine.supervisor.running == 1)
+    machine.daemons = [replace(daemon, name="new")]
+    other = FakeDaemon(guid="b", folder=tmp_path, events=[])
+    machine.daemons.append(other)
+    await until(lambda: bool(other.events))
+    assert events == ["start a0"]
+    os.kill(daemon.pids[0], signal.SIGKILL)
+    await until(lambda: events == ["start a0", "stop a0", "start a0"])
+    await end(task)
+    assert "daemon.ended repo=new" in caplog.text
 
 
 async def test_a_changed_daemon_is_stopped_before_it_is_started_anew(tmp_path: Path) -> None:

@@ -300,3 +300,75 @@ def test_without_permission_it_ends_with_4(rdc: Rdc) -> None:
     (rdc.root / "etc/rediacc/repos/.lock").symlink_to("elsewhere")
     done = rdc.json("repo", "create", "b", "--upstream", "unix:///tmp/b.sock")
     assert (done.code, done.error["code"]) == (4, "permission")
+
+
+def test_a_repo_is_renamed(rdc: Rdc) -> None:
+    made = rdc.create("gpu-a")
+    done = rdc.json("repo", "rename", "gpu-a", "gpu-b")
+    assert (done.code, done.record["name"], done.record["guid"]) == (0, "gpu-b", made["guid"])
+    assert done.record["socket"] == made["socket"]
+    assert rdc.json("repo", "show", "gpu-a").code == 5
+    rdc.create("gpu-c")
+    assert rdc.json("repo", "rename", "gpu-b", "gpu-c").error["code"] == "exists"
+
+
+def test_a_repo_is_forked(rdc: Rdc) -> None:
+    (rdc.root / "data").mkdir()
+    made = rdc.create("gpu-a", "--bind-root", str(rdc.root / "data"))
+    assert rdc.json("repo", "fork", "gpu-a", "gpu-b").code == 3
+    done = rdc.json("repo", "fork", "gpu-a", "gpu-b", "--upstream", "managed")
+    assert (done.code, done.record["managed"]) == (0, True)
+    assert done.record["bind_roots"] == made["bind_roots"]
+    assert done.record["guid"] != made["guid"]
+    assert str(rdc.root / "data") in done.err
+    assert rdc.json("repo", "fork", "gpu-b", "gpu-c", "--stop-holders").code == 2
+
+
+def test_a_repo_whose_file_is_broken_can_be_deleted(rdc: Rdc) -> None:
+    made = rdc.create("gpu-a")
+    path = rdc.root / "etc/rediacc/repos/gpu-a.yaml"
+    path.write_text(path.read_text() + "oops: 1\n")
+    refused = rdc.json("repo", "delete", "gpu-a")
+    assert (refused.code, path.exists()) == (2, True)
+    assert "oops" in refused.err
+    done = rdc.json("repo", "delete", "gpu-a", "--yes")
+    assert done.record == {"name": "gpu-a", "guid": made["guid"], "deleted": True}
+    assert not path.exists()
+
+
+def test_a_file_that_is_a_copy_or_junk_goes_alone(rdc: Rdc) -> None:
+    rdc.create("gpu-a")
+    folder = rdc.root / "etc/rediacc/repos"
+    (folder / "copy.yaml").write_text(
+        (folder / "gpu-a.yaml").read_text().replace("name: gpu-a", "name: copy")
+    )
+    (folder / "junk.yaml").write_text("junk")
+    for name in ("copy", "junk"):
+        done = rdc.json("repo", "delete", name, "--yes")
+        assert (done.code, done.record["name"]) == (0, name)
+        assert "only its file" in done.err
+    assert [row["name"] for row in rdc.json("repo", "list").rows] == ["gpu-a"]
+
+
+def test_what_would_be_lost_is_told(rdc: Rdc) -> None:
+    made = rdc.json("repo", "create", "own").record
+    (rdc.root / "var/lib/rediacc/repos" / str(made["guid"])).mkdir(parents=True)
+    assert "which does not answer" in rdc.json("repo", "delete", "own").err
+    answers = {
+        "GET /info": (200, {"Containers": 1, "Images": 1}),
+        "GET /system/df": (
+            200,
+            {
+                "LayersSize": 5_000_000,
+                "Containers": [{"SizeRw": 100_000}],
+                "Images": [{}, {}],
+                "Volumes": [{"UsageData": {"Size": 2_000_000}}, {"UsageData": {"Size": -1}}],
+                "BuildCache": [{"Size": 400_000}, {"Size": 9_000_000, "Shared": True}],
+            },
+        ),
+    }
+    socket = Path(str(made["upstream"]).removeprefix("unix://"))
+    socket.parent.mkdir(parents=True)
+    with fake_daemon(socket, answers):
+        said = rdc.json("repo", "delete", "own").err
+    assert "(containers: 1, images: 2, volumes: 2, 7.5 MB in all)" in said
