@@ -1,8 +1,7 @@
 """What is wrong with a machine's gate, repos, daemons, specs and grants, each with its fix."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from base.clock import Clock
@@ -13,27 +12,14 @@ from gate.core.repo import RepoConfig
 from gate.local_daemon import daemon_process, open_to_everyone, resolved
 from gate.repos import RepoFiles
 from grants.core.machine import GrantState
+from grants.store import GrantStore
+from machine.config import load_machine_config
+from machine.core.findings import Finding, Level, error, warning
 from machine.docker import Daemon
+from machine.engine import find_engine
 from machine.gpu import Gpu
 from machine.repos import upstream_socket
-
-
-class Level(StrEnum):
-    """`ERROR`: something does not work or is refused. `WARNING`: worth knowing."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is wrong; `repo` is empty for the machine, `check` is stable."""
-
-    repo: str
-    check: str
-    level: Level
-    detail: str
-    remedy: str
+from machine.upkeep import access_findings, clock_findings, room_findings, socket_findings
 
 
 def examine(layout: Layout, clock: Clock, repo: RepoConfig | None = None) -> tuple[Finding, ...]:
@@ -49,33 +35,53 @@ def examine(layout: Layout, clock: Clock, repo: RepoConfig | None = None) -> tup
         listing = RepoFiles(layout).list()
         repos = tuple(listing.repos)
         found += [
-            _error("", "repo-file", f"{path}: {problem.message}", problem.hint)
+            error("", "repo-file", f"{path}: {problem.message}", problem.hint)
             for path, problem in listing.problems.items()
         ]
     found += _specs(layout, clock)
+    found += _engine(layout, repos)
+    found += [*access_findings(layout), *room_findings(layout)]
     for each in repos:
         found += _sockets(layout, each)
         found += _daemon(layout, each)
+    try:
+        table = GrantStore(layout, clock).read()
+    except RdcError as exc:
+        return (*found, error("", "grant-store", exc.message, exc.hint or "run it as root"))
+    found += clock_findings(layout, table, clock)
+    for each in repos:
         found += _grants(layout, clock, each)
     return tuple(found)
 
 
 def _gate(layout: Layout) -> Iterator[Finding]:
     if not Daemon(layout.gate_socket).accepts():
-        yield _error("", "gate", "the gate does not run", "start it: 'renet up', or 'renet gate serve'")
+        yield error("", "gate", "the gate does not run", "start it: 'renet up', or 'renet gate serve'")
 
 
 def _specs(layout: Layout, clock: Clock) -> Iterator[Finding]:
     for path, messages in sorted(Gpu(layout, clock).catalog().errors.items()):
-        yield _error(
+        yield error(
             "", "cdi-spec", f"{path}: {'; '.join(messages)}", f"'renet cdi validate {path}' shows where"
         )
 
 
+def _engine(layout: Layout, repos: Sequence[RepoConfig]) -> Iterator[Finding]:
+    """Whether there is an engine for the daemons that are kept here."""
+    if any(each.managed for each in repos):
+        try:
+            directory = load_machine_config(layout).engine.dir
+            find_engine(None if directory is None else Path(directory), os.environ)
+        except RdcError as exc:
+            yield error("", "engine", exc.message, exc.hint)
+
+
 def _sockets(layout: Layout, repo: RepoConfig) -> Iterator[Finding]:
+    paths = layout.repo(repo.guid)
+    yield from socket_findings(repo.name, paths.socket, paths.private)
     if not Daemon(layout.repo(repo.guid).socket).accepts():
         detail = "its gate does not answer"
-        yield _error(repo.name, "gate-socket", detail, "look at the gate's log, and at /healthz of the gate")
+        yield error(repo.name, "gate-socket", detail, "look at the gate's log, and at /healthz of the gate")
 
 
 def _daemon(layout: Layout, repo: RepoConfig) -> Iterator[Finding]:
@@ -86,7 +92,7 @@ def _daemon(layout: Layout, repo: RepoConfig) -> Iterator[Finding]:
         info, version = daemon.document("/info"), daemon.document("/version")
     except RdcError as exc:
         start = "'renet up' keeps it" if repo.managed else "start it"
-        yield _error(repo.name, "daemon", exc.message, exc.hint or start)
+        yield error(repo.name, "daemon", exc.message, exc.hint or start)
         return
     observed = Observed(
         version=version,
@@ -115,23 +121,13 @@ def _grants(layout: Layout, clock: Clock, repo: RepoConfig) -> Iterator[Finding]
                 continue
             case GrantState.EXPIRED:
                 remedy = f"'{again}' grants it again, 'rdc repo gpu revoke' takes it off the list"
-                yield Finding(
-                    repo=repo.name,
-                    check="grant-expired",
-                    level=Level.WARNING,
-                    detail=f"{grant.device} {status.reason}",
-                    remedy=remedy,
-                )
+                yield warning(repo.name, "grant-expired", f"{grant.device} {status.reason}", remedy)
             case GrantState.DRIFTED:
                 remedy = f"'rdc repo gpu regrant {repo.name} --device {grant.device}' renews it knowingly"
-                yield _error(repo.name, "grant-drifted", f"{grant.device}: {status.reason}", remedy)
+                yield error(repo.name, "grant-drifted", f"{grant.device}: {status.reason}", remedy)
             case GrantState.UNRESOLVABLE:
                 near = ", ".join(map(str, status.near))
                 remedy = (
                     f"bring its spec back, or grant {near}" if near else "bring its spec back, or revoke it"
                 )
-                yield _error(repo.name, "grant-unresolvable", f"{grant.device}: {status.reason}", remedy)
-
-
-def _error(repo: str, check: str, detail: str, remedy: str) -> Finding:
-    return Finding(repo=repo, check=check, level=Level.ERROR, detail=detail, remedy=remedy)
+                yield error(repo.name, "grant-unresolvable", f"{grant.device}: {status.reason}", remedy)

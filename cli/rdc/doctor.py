@@ -16,12 +16,14 @@ _COLUMNS = columns("repo", "check", "level", "detail", "remedy")
 def doctor(name: str | None) -> None:
     """Say what is wrong with this machine, or with the repo NAME, and how to mend it.
 
-    Looks at the gate, the repos' sockets, what their daemons must be like before they are served, CDI specs
-    and grants. Changes nothing. Ends with 1 when something does not work or is refused, with 0 when there is
+    Looks at the gate, the engine, the repos' sockets, what their daemons must be like before they are served,
+    CDI specs, grants, the clock that ends them, room on the disks, and who may write what decides about
+    devices. Changes nothing. Ends with 1 when something does not work or is refused, with 0 when there is
     nothing or only warnings.
     """
     from base.clock import SystemClock  # noqa: PLC0415 - see cli.app.LazyGroup
-    from machine.doctor import Level, examine  # noqa: PLC0415
+    from machine.core.findings import Level  # noqa: PLC0415
+    from machine.doctor import examine  # noqa: PLC0415
     from machine.repos import find  # noqa: PLC0415
 
     files = layout()

@@ -7,7 +7,8 @@ import pytest
 from base.layout import Layout
 from gate.core.repo import RepoConfig, RepoName
 from gate.repos import RepoFiles
-from machine.doctor import Finding, Level, examine
+from machine.core.findings import Finding, Level
+from machine.doctor import examine
 from tests.fake_clock import FakeClock
 from tests.fake_daemon import FakeDaemon, fake_daemon
 
@@ -54,6 +55,7 @@ def listen() -> Iterator[Callable[[Path], socket.socket]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
+        path.chmod(0o660)
         listener.listen(64)
         opened.append(listener)
         return listener
@@ -100,3 +102,20 @@ def test_files_that_cannot_be_read(ward: Ward) -> None:
     (ward.layout.repos_dir / "bad.yaml").write_text("nonsense: true\n")
     (ward.spec_dir / "bad.json").write_text("{")
     assert ward.checks() == {"repo-file": Level.ERROR, "cdi-spec": Level.ERROR}
+
+
+def test_a_damaged_grant_store_is_a_finding(ward: Ward) -> None:
+    ward.layout.grants.parent.mkdir(parents=True)
+    ward.layout.grants.write_text("{")
+    assert ward.checks() == {"grant-store": Level.ERROR}
+
+
+def test_a_managed_daemon_needs_an_engine(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    RepoFiles(ward.layout).save(RepoConfig(name=RepoName("own"), guid="own-0000"))
+    empty = ward.layout.root / "empty"
+    (empty / "dockerd").mkdir(parents=True)
+    ward.layout.gate_config.write_text(f"schema_version: 1\nengine: {{dir: {empty}}}\n")
+    monkeypatch.setenv("PATH", str(empty))
+    monkeypatch.setenv("RDC_CACHE", str(empty))
+    monkeypatch.setattr("machine.engine.SYSTEM_PATH", ())
+    assert ward.checks()["engine"] is Level.ERROR
