@@ -11,12 +11,13 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from base.errors import AccessError, NotFoundError, RdcError, RefusedError, UnreachableError
 from base.files import make_directory, read_bytes, write_atomic
 from base.layout import Layout
+from base.mountinfo import covers, parse_mountinfo
 from machine import network
 from machine.core import subnets
 from machine.core.daemon_config import (
@@ -30,6 +31,7 @@ from machine.core.settings import EngineSettings, NetworkMode
 from machine.docker import Daemon
 from machine.engine import Engine, find_engine, find_tool
 from machine.process import Process, children, kill_now, processes
+from machine.view import HIDDEN, View, guards, launch, sees, unguarded, widen, wrap_runc
 
 LOG = logging.getLogger("machine.daemon")
 
@@ -45,9 +47,10 @@ _PID_LIMIT_BYTES = 32
 class ManagedDaemon:
     """One repo's daemon; `runtimes` are OCI runtimes that the repo's policy names besides runc.
 
-    Two that differ in the repo's name alone are equal: nothing has to be started anew for it.
+    Two that differ in the repo's name or its bind roots alone are equal: nothing has to be started anew for it.
 
-    `environ` is where the engine is looked for, and what the daemon inherits proxies from.
+    `environ` is where the engine is looked for, and what the daemon inherits proxies from. `bind_roots` are
+    host paths below which the daemon must follow no link, see `confine`.
     """
 
     layout: Layout
@@ -56,6 +59,7 @@ class ManagedDaemon:
     settings: EngineSettings
     environ: Mapping[str, str] = field(compare=False, repr=False)
     runtimes: tuple[str, ...] = ()
+    bind_roots: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def log(self) -> Path:
@@ -75,13 +79,13 @@ class ManagedDaemon:
         Raises:
             RdcError: there is no engine, it refuses its configuration, or something cannot be made.
         """
-        engine = find_engine(self._engine_dir, self.environ)
+        engine = self._engine()
         plan = self._prepare(engine)
         content = daemon_json(plan)
         config_file = Path(plan.config_file)
         running = self._running()
         if running is not None:
-            if _content(config_file) == content:
+            if _content(config_file) == content and sees(running.pid, self._view()):
                 return running
             _end(running)
         self._clean_up_after_daemon()
@@ -89,9 +93,22 @@ class ManagedDaemon:
         variables = environment(self.environ, plan)
         self._validate(engine, plan, variables)
         self._rotate_log()
-        return Process.spawn(
-            arguments(str(engine.dockerd), plan), env=variables, log=self.log, cwd=config_file.parent
-        )
+        command = launch(self._view(), arguments(str(engine.dockerd), plan))
+        return Process.spawn(command, env=variables, log=self.log, cwd=config_file.parent)
+
+    def confine(self, process: Process) -> None:
+        """Let the running daemon follow no link below the bind roots of now; it goes on running.
+
+        To be called again and again: a root that is removed and made anew has lost what was done to it. Roots
+        that are no longer listed stay as they are, as what may be bound is for the gate to say.
+
+        Raises:
+            RdcError: that cannot be had; the gate then admits no bind below that root.
+        """
+        missing = unguarded(process.pid, guards(self.bind_roots)) if self.bind_roots else ()
+        if missing and process.alive:
+            self._link_tools(self.layout.repo(self.guid).private / "bin", self._engine())
+            widen(process.pid, replace(self._view(), guards=missing, hidden=()))
 
     def ready(self, process: Process) -> bool:
         """Whether the daemon answers yet; once it does, only root may connect to its socket.
@@ -163,6 +180,17 @@ class ManagedDaemon:
     def _engine_dir(self) -> Path | None:
         return Path(self.settings.dir) if self.settings.dir is not None else None
 
+    def _engine(self) -> Engine:
+        return find_engine(self._engine_dir, self.environ)
+
+    def _view(self) -> View:
+        paths = self.layout.repo(self.guid)
+        return View(
+            guards=guards(self.bind_roots),
+            own=(str(paths.directory), str(paths.state), str(self.exec_root)),
+            hidden=(str(self.layout.run_dir), str(self.layout.state_dir), *HIDDEN),
+        )
+
     def _prepare(self, engine: Engine) -> DaemonPlan:
         paths = self.layout.repo(self.guid)
         data_root = paths.state / "docker"
@@ -191,6 +219,7 @@ class ManagedDaemon:
         make_directory(paths.private, mode=0o700)
         make_directory(paths.cdi_spec_dir)
         make_directory(self.exec_root.parent, mode=0o700)
+        make_directory(self.exec_root, mode=0o711)
         make_directory(self.layout.audit_log.parent)
         make_directory(paths.state, mode=0o711)
         make_directory(data_root, mode=0o710)
@@ -236,7 +265,11 @@ class ManagedDaemon:
         """
         make_directory(folder, mode=0o700)
         wanted = {name: str(target) for name, target in engine.tools.items()}
+        if self.bind_roots:
+            wrap_runc(folder, Path(wanted.pop("runc")))
         for entry in folder.iterdir():
+            if self.bind_roots and entry.name == "runc":
+                continue
             if not entry.is_symlink() or str(entry.readlink()) != wanted.get(entry.name):
                 entry.unlink()
         for name, target in wanted.items():
@@ -339,13 +372,10 @@ def _text(path: Path | None) -> str | None:
 
 
 def _mounts_below(tree: Path) -> tuple[str, ...]:
-    """Mount points at or below a directory, deepest first (proc_pid_mountinfo(5): field 5, octal escapes)."""
-    found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        point = line.split()[4].encode().decode("unicode_escape")
-        if point == str(tree) or point.startswith(f"{tree}/"):
-            found.append(point)
-    return tuple(sorted(found, key=len, reverse=True))
+    """Mount points at or below a directory, deepest first."""
+    mounts = parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
+    points = (mount.point for mount in mounts if covers(str(tree), mount.point))
+    return tuple(sorted(points, key=len, reverse=True))
 
 
 def _remove_tree(tree: Path) -> None:

@@ -1,16 +1,28 @@
 """Which daemons are ours to run: from repo files to managed daemons."""
 
-from collections.abc import Hashable, Mapping
+import os
+from collections.abc import Hashable, Iterable, Mapping
 
 from base.layout import Layout
+from base.mountinfo import covers
 from gate.core.repo import RepoConfig
 from gate.repos import RepoFiles
 from machine.config import load_machine_config
 from machine.daemon import ManagedDaemon
 
 
-def managed_daemon(layout: Layout, config: RepoConfig, environ: Mapping[str, str]) -> ManagedDaemon:
-    """The repo's own daemon with the machine's settings of now."""
+def managed_daemon(
+    layout: Layout, config: RepoConfig, environ: Mapping[str, str], others: Iterable[RepoConfig] = ()
+) -> ManagedDaemon:
+    """The repo's own daemon with the machine's settings of now; `others` are the machine's other repos."""
+    roots = config.policy.bind_roots
+    # Whoever may write above a bind root may exchange it for a link.
+    above = {
+        theirs
+        for other in others
+        for theirs in other.policy.bind_roots
+        if any(covers(os.path.realpath(theirs), os.path.realpath(root)) for root in roots)
+    }
     return ManagedDaemon(
         layout=layout,
         guid=config.guid,
@@ -18,6 +30,7 @@ def managed_daemon(layout: Layout, config: RepoConfig, environ: Mapping[str, str
         settings=load_machine_config(layout).engine,
         environ=environ,
         runtimes=tuple(name for name in config.policy.runtimes if name != "runc"),
+        bind_roots=tuple(sorted({*roots, *above})),
     )
 
 
@@ -40,7 +53,7 @@ class ManagedDaemons:
         """
         listing = RepoFiles(self._layout).list()
         now = {
-            str(config.name): managed_daemon(self._layout, config, self._environ)
+            str(config.name): managed_daemon(self._layout, config, self._environ, listing.repos)
             for config in listing.repos
             if config.managed
         }

@@ -6,6 +6,7 @@ is going away.
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -30,13 +31,16 @@ SETTLED_S = 60.0
 READY_TIMEOUT_S = 60.0
 """How long a daemon may take from its start to its first answer."""
 
+CONFINE_S = 2.0
+"""How long a bind root that is new, or was made anew, may have to wait until it can be used."""
+
 _READY_POLL_S = 0.1
 _STARTS_AT_ONCE = 4
 _THREADS = 16
 
 
 class KeptDaemon(Protocol):
-    """What `machine.daemon.ManagedDaemon` is to us; equal values mean that nothing has to be restarted."""
+    """What `machine.daemon.ManagedDaemon` is to us; equal values mean that it need not be restarted."""
 
     @property
     def guid(self) -> str:
@@ -50,6 +54,15 @@ class KeptDaemon(Protocol):
 
     def start(self) -> Process:
         """Start or adopt it; raises RdcError."""
+        ...
+
+    @property
+    def bind_roots(self) -> tuple[str, ...]:
+        """Where it must follow no link; no part of what makes two equal, as `confine` brings it about."""
+        ...
+
+    def confine(self, process: Process) -> None:
+        """Let it follow no link below its bind roots as they are now; raises RdcError."""
         ...
 
     def ready(self, process: Process) -> bool:
@@ -71,6 +84,7 @@ class Keeper:
         self.up = False
         self._supervisor = supervisor
         self._process: Process | None = None
+        self._problem = ""
 
     async def keep(self, *, after: "asyncio.Task[None] | None") -> None:
         """Start, watch, start again; never ends by itself.
@@ -113,7 +127,20 @@ class Keeper:
                 LOG.error("daemon.failed repo=%s %s: %s", self.daemon.name, type(exc).__name__, exc)  # noqa: TRY400
                 return False
         LOG.info("daemon.ready repo=%s", self.daemon.name)
+        await self._confine()
         return True
+
+    async def _confine(self) -> None:
+        """Never fails: the gate admits no bind below a root where links are followed, and says so."""
+        process, problem = self._process, ""
+        try:
+            if process is not None:
+                await self._supervisor.in_thread(self.daemon.confine, process)
+        except (RdcError, OSError) as exc:
+            problem = str(exc)
+        if problem and problem != self._problem:
+            LOG.error("daemon.unconfined repo=%s %s", self.daemon.name, problem)
+        self._problem = problem
 
     async def _answered(self) -> None:
         # A socket that appears in another process can only be looked for again and again.
@@ -134,7 +161,12 @@ class Keeper:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(process.descriptor, ended.set)
         try:
-            await ended.wait()
+            while not ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CONFINE_S):
+                        await ended.wait()
+                if not ended.is_set():
+                    await self._confine()
         finally:
             loop.remove_reader(process.descriptor)
         process.wait(0)
@@ -228,7 +260,7 @@ class Supervisor:
                 self._leaving[guid] = task
                 del self._keepers[guid]
             else:
-                keeper.daemon = wanted[guid]  # its repo may have got another name
+                keeper.daemon = wanted[guid]  # its repo may have got another name or other bind roots
         for guid, daemon in wanted.items():
             if guid not in self._keepers:
                 keeper = Keeper(daemon, self)

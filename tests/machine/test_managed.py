@@ -73,3 +73,30 @@ def test_a_renamed_repo_keeps_its_daemon(layout: Layout) -> None:
     assert (after,) == before
     assert after.name == "renamed"
     assert after.log == before[0].log
+
+
+def test_bind_roots_are_its_own_and_those_of_others_above(layout: Layout, tmp_path: Path) -> None:
+    inner = tmp_path / "a/b"
+    inner.mkdir(parents=True)
+    (tmp_path / "link").symlink_to("a")
+    for name, root in (("own", inner), ("above", tmp_path / "link"), ("beside", tmp_path / "a/bc")):
+        root.mkdir(exist_ok=True)
+        create(layout, NewRepo(name=name, bind_roots=(str(root),)))
+    roots = {daemon.name: daemon.bind_roots for daemon in ManagedDaemons(layout, {})()}
+    (above,) = [each.policy.bind_roots for each in RepoFiles(layout).list().repos if each.name == "above"]
+    assert roots == {
+        "own": tuple(sorted((*above, str(inner)))),
+        "above": above,
+        "beside": tuple(sorted((*above, str(tmp_path / "a/bc")))),
+    }
+
+
+def test_other_bind_roots_are_no_reason_to_restart(layout: Layout, tmp_path: Path) -> None:
+    config = create(layout, NewRepo(name="own"))
+    daemons = ManagedDaemons(layout, {})
+    (before,) = daemons()
+    path = RepoFiles(layout).path(config.name)
+    path.write_text(path.read_text().replace("bind_roots: []", f"bind_roots: [{tmp_path}]"))
+    (after,) = daemons()
+    assert after == before
+    assert after.bind_roots == (str(tmp_path),)

@@ -24,6 +24,7 @@ class FakeDaemon:
     folder: Path = field(compare=False)
     events: list[str] = field(compare=False)
     version: int = 0
+    bind_roots: tuple[str, ...] = field(compare=False, default=())
     broken: bool = False
     pids: list[int] = field(compare=False, default_factory=list)
     name: str = field(compare=False, default="a repo")
@@ -36,6 +37,13 @@ class FakeDaemon:
         self.pids.append(process.pid)
         self.events.append(f"start {self.guid}{self.version}")
         return process
+
+    def confine(self, process: Process) -> None:
+        assert process.alive
+        if self.bind_roots:
+            self.events.append(f"confine {self.guid} {' '.join(self.bind_roots)}")
+        if "/broken" in self.bind_roots:
+            raise UnreachableError("cannot be confined")
 
     def ready(self, process: Process) -> bool:
         return process.alive
@@ -50,7 +58,7 @@ class FakeDaemon:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("POLL_S", "FIRST_PAUSE_S", "_READY_POLL_S"):
+    for name in ("POLL_S", "FIRST_PAUSE_S", "CONFINE_S", "_READY_POLL_S"):
         monkeypatch.setattr(module, name, 0.01)
 
 
@@ -63,7 +71,10 @@ class Machine:
         self.stop = asyncio.Event()
         self.supervisor = Supervisor(
             list_daemons=self._list,
-            fingerprint=lambda: (tuple(each.name for each in self.daemons), tuple(self.daemons), self.error),
+            fingerprint=lambda: (
+                tuple((each, each.name, each.bind_roots) for each in self.daemons),
+                self.error,
+            ),
             clock=SystemClock(),
         )
 
@@ -208,6 +219,18 @@ async def test_a_changed_daemon_is_stopped_before_it_is_started_anew(tmp_path: P
     await until(lambda: "start a1" in events)
     await end(task)
     assert events == ["start a0", "stop a0", "start a1", "stop a1"]
+
+
+async def test_new_bind_roots_need_no_restart(tmp_path: Path) -> None:
+    events: list[str] = []
+    machine = Machine(FakeDaemon(guid="a", folder=tmp_path, events=events, bind_roots=("/x",)))
+    task = await run(machine)
+    for roots in (("/x", "/y"), ("/broken",), ("/z",)):
+        machine.daemons = [FakeDaemon(guid="a", folder=tmp_path, events=events, bind_roots=roots)]
+        wanted = f"confine a {' '.join(roots)}"
+        await until(lambda wanted=wanted: events[-1] == wanted)  # type: ignore[misc]
+    assert [event for event in events if not event.startswith("confine")] == ["start a0"]
+    await end(task)
 
 
 async def test_a_list_that_cannot_be_read_leaves_everything_running(tmp_path: Path) -> None:

@@ -4,95 +4,27 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from base.layout import Layout
-from machine.process import processes
-from tests.engine import IMAGE, Docker, Engine, newest
+from tests.engine import IMAGE, Engine, newest
+from tests.system.up_machine import BIN, UpMachine
 
-BIN = Path(sys.executable).parent
-SPEC = {
-    "cdiVersion": "0.5.0",
-    "kind": "nvidia.com/gpu",
-    "devices": [
-        {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/zero"}]}}
-    ],
-}
 DEVICE = "nvidia.com/gpu=0"
 
 
-class Machine:
-    """One root with `renet up`, and `rdc` on it."""
-
-    def __init__(self, root: Path, engine: Engine) -> None:
-        self.root = root
-        self.environ = {**os.environ, "RDC_ROOT": str(root), "RDC_ENGINE_DIR": str(engine.bin_dir)}
-        self.log = root / "up.log"
-        self.up: subprocess.Popen[bytes] | None = None
-        (root / "etc/cdi").mkdir(parents=True)
-        (root / "etc/cdi/nvidia.json").write_text(json.dumps(SPEC))
-
-    def start(self) -> "subprocess.Popen[bytes]":
-        with self.log.open("wb") as log:
-            self.up = subprocess.Popen([BIN / "renet", "up"], env=self.environ, stdout=log, stderr=log)
-        self.until(lambda: "renet up: ready" in self.log.read_text())
-        return self.up
-
-    def until(self, condition: Callable[[], bool], timeout_s: float = 40) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, self.log.read_text()
-            assert self.up is None or self.up.poll() is None, self.log.read_text()
-            time.sleep(0.05)
-
-    def stop(self) -> int:
-        assert self.up is not None
-        self.up.terminate()
-        code = self.up.wait(40)
-        self.up = None
-        return code
-
-    def rdc(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [BIN / "rdc", *words], env=self.environ, capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    def create(self, name: str) -> dict[str, str]:
-        done = self.rdc("repo", "create", name, "-o", "json")
-        assert done.returncode == 0, done.stderr
-        made: dict[str, str] = json.loads(done.stdout)
-        return made
-
-    def docker(self, repo: dict[str, str]) -> Docker:
-        return Docker(f"unix://{repo['socket']}", newest())
-
-    def daemons(self) -> list[int]:
-        """Process ids of this root's dockerd."""
-        return [
-            pid
-            for pid, words in processes()
-            if words[1:2] == ("--config-file",) and words[2].startswith(f"{self.root}/")
-        ]
-
-
 @pytest.fixture
-def machine(short_dir: Path, engine28: Engine) -> Iterator[Machine]:
-    found = Machine(short_dir, engine28)
+def machine(short_dir: Path, engine28: Engine) -> Iterator[UpMachine]:
+    found = UpMachine(short_dir, engine28)
     yield found
-    if found.up is not None:
-        found.stop()
-    for name in [row["name"] for row in json.loads(found.rdc("repo", "list", "-o", "json").stdout)]:
-        found.rdc("repo", "delete", name, "--yes")
-    assert found.daemons() == []
+    found.close()
 
 
-def test_the_whole_way_of_a_device(machine: Machine) -> None:
+def test_the_whole_way_of_a_device(machine: UpMachine) -> None:
     """Repos come while it runs; a grant is in force at once; a revoke too; a delete leaves nothing."""
     machine.start()
     first, second = machine.create("a"), machine.create("b")
@@ -114,7 +46,7 @@ def test_the_whole_way_of_a_device(machine: Machine) -> None:
     assert machine.daemons() == []
 
 
-def test_a_second_one_on_a_root_is_refused(machine: Machine) -> None:
+def test_a_second_one_on_a_root_is_refused(machine: UpMachine) -> None:
     first = machine.start()
     done = subprocess.run(
         [BIN / "renet", "up"], env=machine.environ, capture_output=True, text=True, check=False
@@ -123,7 +55,7 @@ def test_a_second_one_on_a_root_is_refused(machine: Machine) -> None:
     assert str(first.pid) in done.stderr
 
 
-def test_a_killed_daemon_comes_back(machine: Machine) -> None:
+def test_a_killed_daemon_comes_back(machine: UpMachine) -> None:
     machine.rdc("repo", "create", "a")
     machine.start()
     (pid,) = machine.daemons()
@@ -133,7 +65,7 @@ def test_a_killed_daemon_comes_back(machine: Machine) -> None:
     machine.until(lambda: shown()["daemon"] == "answers")
 
 
-def test_after_its_own_death_it_takes_the_daemons_back_with_their_containers(machine: Machine) -> None:
+def test_after_its_own_death_it_takes_the_daemons_back_with_their_containers(machine: UpMachine) -> None:
     up = machine.start()
     repo = machine.create("a")
     docker = machine.docker(repo)
@@ -149,7 +81,7 @@ def test_after_its_own_death_it_takes_the_daemons_back_with_their_containers(mac
     assert docker.ok("ps", "--format", "{{.Names}}") == "kept\n"
 
 
-def test_a_typing_error_in_a_repos_file_stops_nobody(machine: Machine) -> None:
+def test_a_typing_error_in_a_repos_file_stops_nobody(machine: UpMachine) -> None:
     machine.start()
     repo = machine.create("a")
     pids = machine.daemons()
@@ -163,7 +95,7 @@ def test_a_typing_error_in_a_repos_file_stops_nobody(machine: Machine) -> None:
     assert machine.docker(repo).run("version").returncode == 0
 
 
-def test_an_engine_that_is_missing_is_told_and_the_gate_serves_on(machine: Machine) -> None:
+def test_an_engine_that_is_missing_is_told_and_the_gate_serves_on(machine: UpMachine) -> None:
     config = Layout(machine.root).gate_config
     config.parent.mkdir(parents=True)
     config.write_text(f"schema_version: 1\nengine: {{dir: {machine.root}, storage_driver: no-such-driver}}\n")
