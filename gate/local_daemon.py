@@ -11,8 +11,9 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from base.errors import RdcError
+from base.errors import RdcError, UnreachableError
 from base.files import read_bytes
+from base.mountinfo import MountEntry, parse_mountinfo
 from cdi.directories import is_spec_name
 from gate.core.daemon_process import DEVICE_HOOKS, DaemonProcess, config_file
 
@@ -65,6 +66,21 @@ def empty_spec_dirs(path: Path, directories: object) -> frozenset[str]:
         return frozenset()
     root = Path("/proc") / str(pid) / "root"
     return frozenset(each for each in listed if each.startswith("/") and _no_spec(root / each.lstrip("/")))
+
+
+def daemon_mounts(path: Path) -> tuple[MountEntry, ...]:
+    """The mounts that the daemon which listens on `path` sees. Blocks.
+
+    Raises:
+        UnreachableError: its process cannot be found or looked at.
+    """
+    pid = _listener(path)
+    try:
+        if pid > 0:
+            return parse_mountinfo((Path("/proc") / str(pid) / "mountinfo").read_bytes())
+    except OSError as exc:
+        raise UnreachableError(f"cannot read the mounts of the daemon on {path}: {exc.strerror}") from exc
+    raise UnreachableError(f"cannot find the process of the daemon on {path}")
 
 
 def _no_spec(directory: Path) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from base.errors import RdcError
-from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, PathType, VolumeFact
+from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, PathType, ViewFact, VolumeFact
 from gate.core.policy import (
     BuilderLookup,
     ContainerLookup,
@@ -15,10 +15,11 @@ from gate.core.policy import (
     Fact,
     Lookup,
     PathLookup,
+    ViewLookup,
     VolumeLookup,
 )
 from gate.daemon import DaemonClient
-from gate.local_daemon import empty_spec_dirs
+from gate.local_daemon import daemon_mounts, empty_spec_dirs
 
 
 class Answers:
@@ -61,14 +62,19 @@ class Answers:
                 exec_ = await self._daemon.exec_(ref)
                 return None if exec_ is None else ExecFact.parse(exec_)
             case BuilderLookup():
-                fact = BuilderFact.parse(await self._daemon.info())
-                if not fact.spec_dirs:
-                    return fact
-                empty = await asyncio.to_thread(empty_spec_dirs, self._daemon.socket, list(fact.spec_dirs))
-                return replace(fact, spec_dirs=tuple(each for each in fact.spec_dirs if each not in empty))
+                return await self._builder()
+            case ViewLookup():
+                return ViewFact(mounts=await asyncio.to_thread(daemon_mounts, self._daemon.socket))
             case PathLookup(path=path):
                 # In a thread: a bind source may lie on a network file system that does not answer.
                 return await asyncio.to_thread(path_fact, path)
+
+    async def _builder(self) -> BuilderFact:
+        fact = BuilderFact.parse(await self._daemon.info())
+        if not fact.spec_dirs:
+            return fact
+        empty = await asyncio.to_thread(empty_spec_dirs, self._daemon.socket, list(fact.spec_dirs))
+        return replace(fact, spec_dirs=tuple(each for each in fact.spec_dirs if each not in empty))
 
 
 def path_fact(path: str) -> PathFact:

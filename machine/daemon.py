@@ -47,7 +47,7 @@ _PID_LIMIT_BYTES = 32
 class ManagedDaemon:
     """One repo's daemon; `runtimes` are OCI runtimes that the repo's policy names besides runc.
 
-    Two that differ in the repo's name or its bind roots alone are equal: nothing has to be started anew for it.
+    Two that differ in the repo's name or bind roots alone are equal: nothing has to be started anew for it.
 
     `environ` is where the engine is looked for, and what the daemon inherits proxies from. `bind_roots` are
     host paths below which the daemon must follow no link, see `confine`.

@@ -24,6 +24,7 @@ from gate.core.mount_rules import (
     pinned_volumes_from,
     plan_faults,
     plan_lookups,
+    resolved_host,
     writable_binds,
 )
 from gate.core.mounts import MountPlan, read_mounts
@@ -137,7 +138,8 @@ class CreateRequest:
 
     def _edited_host(self, context: Context, facts: Facts) -> HostConfig:
         """The host configuration as decided: canonical spellings, full ids, the gate's own additions."""
-        host, policy = pinned(self.plan.host_config, facts), context.repo.policy
+        host = resolved_host(pinned(self.plan.host_config, facts), context, facts)
+        policy = context.repo.policy
         sources = host.volumes_from or ()
         changes: dict[str, object] = {
             "device_requests": canonical_requests(self.devices),

@@ -77,6 +77,8 @@ class Rule(StrEnum):
     BIND_SYSTEM = "bind-system"
     BIND_SOCKET = "bind-socket"
     BIND_ROOT = "bind-root"
+    BIND_LINK = "bind-link"
+    BIND_UNCONFINED = "bind-unconfined"
     TMPFS_OPTION = "tmpfs-option"
     VOLUME_DRIVER = "volume-driver"
     VOLUME_OPTION = "volume-option"
@@ -161,6 +163,8 @@ REMEDIES: Mapping[Rule, str] = MappingProxyType(
         Rule.BIND_SYSTEM: "use a named volume, or a path below the repo's bind roots",
         Rule.BIND_SOCKET: "bind the gate's own socket, the one in DOCKER_HOST",
         Rule.BIND_ROOT: f"use a named volume; {_POLICY} (bind_roots)",
+        Rule.BIND_LINK: "make the container anew, for what the path means now",
+        Rule.BIND_UNCONFINED: "try again in some seconds; if it stays, the operator finds why in renet's log",
         Rule.TMPFS_OPTION: "use size, mode, uid, gid, nr_inodes, ro, rw, exec, noexec, nosuid, nodev",
         Rule.VOLUME_DRIVER: "use the local driver",
         Rule.VOLUME_OPTION: f"use a volume without driver options; for a host path, {_POLICY} (bind_roots)",

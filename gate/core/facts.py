@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import cast
 
+from base.mountinfo import MountEntry, link_free
 from gate.core.docker_json import Json
 from gate.core.kinds import BOOL, STRING, STRING_MAP, STRINGS, pointer, slice_of, wire
 from gate.core.model import HOST_CONFIG, HostConfig
@@ -38,6 +39,17 @@ class PathFact:
 
     realpath: str
     type_: PathType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewFact:
+    """The mounts of the namespace in which the daemon, and all that it starts, resolves paths."""
+
+    mounts: tuple[MountEntry, ...]
+
+    def link_free(self, path: str) -> bool:
+        """Whether this clean absolute path cannot be made to mean another one by a symbolic link."""
+        return link_free(path, self.mounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,20 @@
 """Which mounts a repo may have: paths below its bind roots, plain volumes, its own gate's socket. Pure.
 
 Source: issue "The main job, end to end", part 6; facts page on gates, sections 2.B and 2.C. A bind source is
-judged twice, as written (what the daemon will use) and as resolved (what it means now). Symbolic links are
-followed by the daemon at mount time, so a swap in between is for the daemon's own mount namespace to
-withstand.
+judged twice, as written and as resolved. A managed daemon gets the resolved path, and follows no link on the
+way to it, so that it mounts what was judged; other daemons get the path as written and follow links anew.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gate.core.denial import Broken, Rule, broken, show
 from gate.core.devices import device_hint
-from gate.core.facts import ContainerFact, MountPoint, PathFact, PathType, VolumeFact
+from gate.core.facts import ContainerFact, MountPoint, PathFact, PathType, ViewFact, VolumeFact
 from gate.core.hostpath import Reserved, inside, reserved_reason
+from gate.core.model import HostConfig, edited
 from gate.core.mounts import MountPlan
-from gate.core.policy import ContainerLookup, Context, Facts, Lookup, PathLookup, VolumeLookup
+from gate.core.policy import ContainerLookup, Context, Facts, Lookup, PathLookup, ViewLookup, VolumeLookup
 from gate.core.target import OBJECT_NAME
 
 _SOCKET_NAMES = (
@@ -45,17 +46,23 @@ def plan_lookups(
 def point_lookups(fact: ContainerFact, context: Context) -> list[Lookup]:
     """What must be known about an existing container's mounts."""
     points = fact.mounts or ()
-    wanted = _path_lookups((point.source for point in points if point.type_ == "bind"), context)
+    binds = (point.source for point in points if point.type_ == "bind")
+    wanted = _path_lookups(binds, context, existing=True)
     wanted += [VolumeLookup(point.name) for point in points if point.type_ == "volume" and point.name]
     return wanted
 
 
-def _path_lookups(sources: Iterable[str], context: Context) -> list[Lookup]:
+def _path_lookups(sources: Iterable[str], context: Context, *, existing: bool = False) -> list[Lookup]:
     """The paths that only their resolution can decide, and the roots to compare with."""
     paths = [
-        path for path in sources if not is_gate_socket(path, context) and _lexical(path, context) is None
+        path
+        for path in sources
+        if not is_gate_socket(path, context) and _lexical(path, context, existing=existing) is None
     ]
-    return [PathLookup(path) for path in (*paths, *context.repo.policy.bind_roots)] if paths else []
+    if not paths:
+        return []
+    view = [ViewLookup()] if context.repo.managed else []
+    return [*(PathLookup(path) for path in (*paths, *context.repo.policy.bind_roots)), *view]
 
 
 def plan_faults(
@@ -75,7 +82,7 @@ def point_faults(fact: ContainerFact, context: Context, facts: Facts) -> Iterato
     """Everything that an existing container's mounts may not be."""
     for point in fact.mounts or ():
         if point.type_ == "bind":
-            yield from bind_faults(point.source, context, facts)
+            yield from bind_faults(point.source, context, facts, existing=True)
         elif point.type_ == "volume":
             yield from _volume_point_faults(point, facts)
         elif point.type_ not in {"tmpfs", "image"}:
@@ -113,11 +120,43 @@ def is_gate_socket(path: str, context: Context) -> bool:
     return context.host.gate_socket in {path, path.removeprefix("/var") if inside(path, "/var/run") else path}
 
 
-def bind_faults(source: str, context: Context, facts: Facts) -> Iterator[Broken]:
-    """Why a clean host path may not be bound."""
+def resolved_host(host: HostConfig, context: Context, facts: Facts) -> HostConfig:
+    """The request with each judged bind source resolved, for a daemon that follows no link on the way."""
+    if not context.repo.managed:
+        return host
+    changes: dict[str, object] = {}
+    if host.binds:
+        changes["binds"] = tuple(_resolved_bind(each, context, facts) for each in host.binds)
+    if host.mounts:
+        changes["mounts"] = tuple(
+            replace(each, source=_resolved(each.source, context, facts)) if each.type_ == "bind" else each
+            for each in host.mounts
+        )
+    return edited(host, changes)
+
+
+def _resolved_bind(spelled: str, context: Context, facts: Facts) -> str:
+    source, colon, rest = spelled.partition(":")
+    return _resolved(source, context, facts) + colon + rest if source.startswith("/") and colon else spelled
+
+
+def _resolved(source: str, context: Context, facts: Facts) -> str:
+    fact = facts.get(PathLookup(source))
+    return fact.realpath if isinstance(fact, PathFact) and not is_gate_socket(source, context) else source
+
+
+def bind_faults(source: str, context: Context, facts: Facts, *, existing: bool = False) -> Iterator[Broken]:
+    """Why a clean host path may not be bound.
+
+    Args:
+        source: the path.
+        context: under which it is asked.
+        facts: what is known of it.
+        existing: whether a container has it already, whose path cannot be changed any more.
+    """
     if is_gate_socket(source, context):
         return
-    fault = _lexical(source, context)
+    fault = _lexical(source, context, existing=existing)
     if fault is not None:
         yield fault
         return
@@ -137,10 +176,30 @@ def bind_faults(source: str, context: Context, facts: Facts) -> Iterator[Broken]
     elif fact.type_ in {PathType.DEVICE, PathType.OTHER}:
         detail = f"bind of {show(source)}, which is a {fact.type_.value} file, is not allowed"
         yield broken(Rule.BIND_DEVICE, detail, device_hint(fact.realpath))
+    elif context.repo.managed:
+        yield from _link_faults(source, fact.realpath, facts, existing=existing)
 
 
-def _lexical(source: str, context: Context) -> Broken | None:
-    """What the text of a path already decides."""
+def _link_faults(source: str, realpath: str, facts: Facts, *, existing: bool) -> Iterator[Broken]:
+    """Why a managed daemon would not mount, or might not mount, what was judged."""
+    view = facts.get(ViewLookup())
+    if existing and realpath != source:
+        detail = f"bind source {show(source)} leads to {show(realpath)} now, by a symbolic link"
+        yield broken(Rule.BIND_LINK, detail)
+    elif realpath != source and (":" in realpath or not realpath.isprintable()):
+        yield broken(Rule.MOUNT_MALFORMED, f"{show(source)} leads to {show(realpath)}, which has no spelling")
+    if not isinstance(view, ViewFact):
+        yield broken(Rule.LOOKUP_FAILED, "the daemon's mounts could not be read")
+    elif not view.link_free(realpath):
+        detail = f"the daemon would follow symbolic links on the way to {show(realpath)}"
+        yield broken(Rule.BIND_UNCONFINED, detail)
+
+
+def _lexical(source: str, context: Context, *, existing: bool) -> Broken | None:
+    """What the text of a path already decides.
+
+    A managed daemon's containers have resolved paths, which need not begin as a bind root is spelled.
+    """
     reserved = reserved_reason(source, context.host.protected)
     if reserved is not None:
         return _reserved(
@@ -148,7 +207,8 @@ def _lexical(source: str, context: Context) -> Broken | None:
         )
     if source.endswith(_SOCKET_NAMES):
         return _socket(source, context)
-    if not any(inside(source, root) for root in context.repo.policy.bind_roots):
+    resolved = existing and context.repo.managed
+    if not resolved and not any(inside(source, root) for root in context.repo.policy.bind_roots):
         return _outside(f"bind of {show(source)} is outside the repo's bind roots", context)
     return None
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from cdi.core.names import QualifiedName
 from gate.core.denial import Denial
-from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, VolumeFact
+from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, ViewFact, VolumeFact
 from gate.core.repo import RepoConfig
 from gate.core.target import OBJECT_NAME
 
@@ -49,8 +49,13 @@ class BuilderLookup:
     """Ask the daemon what its builder could reach; the answer is always a `BuilderFact`."""
 
 
-Lookup = ContainerLookup | VolumeLookup | PathLookup | ExecLookup | BuilderLookup
-Fact = ContainerFact | VolumeFact | PathFact | ExecFact | BuilderFact | None
+@dataclass(frozen=True, slots=True, order=True)
+class ViewLookup:
+    """Ask the kernel which mounts the daemon sees; the answer is always a `ViewFact`."""
+
+
+Lookup = ContainerLookup | VolumeLookup | PathLookup | ExecLookup | BuilderLookup | ViewLookup
+Fact = ContainerFact | VolumeFact | PathFact | ExecFact | BuilderFact | ViewFact | None
 Facts = Mapping[Lookup, Fact]
 """Answers so far. A lookup that is absent was not answered, and what depends on it is refused."""
 
@@ -166,5 +171,5 @@ def _askable(lookup: Lookup) -> bool:
     match lookup:
         case ContainerLookup(ref=name) | VolumeLookup(name=name) | ExecLookup(ref=name):
             return OBJECT_NAME.match(name) is not None
-        case PathLookup() | BuilderLookup():
+        case PathLookup() | BuilderLookup() | ViewLookup():
             return True

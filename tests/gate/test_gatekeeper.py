@@ -139,11 +139,20 @@ async def test_a_replaced_policy_counts_from_the_next_decision(desk: Desk, tmp_p
     body = {"Image": "x", "HostConfig": {"Binds": [f"{tmp_path}/work:/w"]}}
     assert codes(await desk.ask("POST", "/v1.51/containers/create", body)) == (Rule.BIND_ROOT,)
     policy = RepoPolicy(bind_roots=(str(tmp_path),))
-    desk.keeper.repo = RepoConfig(name=RepoName("gpu-a"), guid=A, policy=policy)
+    external = RepoConfig(name=RepoName("gpu-a"), guid=A, upstream="/run/d.sock", policy=policy)
+    desk.keeper.repo = external
     assert isinstance(await desk.ask("POST", "/v1.51/containers/create", body), Forward)
     # The machine's own root is tmp_path here, and what is ours may not be reached from above either.
     body = {"Image": "x", "HostConfig": {"Binds": [f"{tmp_path}:/w"]}}
     assert codes(await desk.ask("POST", "/v1.51/containers/create", body)) == (Rule.BIND_SYSTEM,)
+
+
+async def test_a_daemon_of_ours_that_would_follow_links_gets_no_bind(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    body = {"Image": "x", "HostConfig": {"Binds": [f"{tmp_path}/work:/w"]}}
+    policy = RepoPolicy(bind_roots=(str(tmp_path),))
+    desk.keeper.repo = RepoConfig(name=RepoName("gpu-a"), guid=A, policy=policy)
+    assert codes(await desk.ask("POST", "/v1.51/containers/create", body)) == (Rule.BIND_UNCONFINED,)
 
 
 def test_everything_of_the_gates_own_is_protected(tmp_path: Path) -> None:

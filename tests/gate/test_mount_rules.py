@@ -11,7 +11,17 @@ from gate.core.inspected import parse
 from gate.core.policy import PathLookup
 from gate.core.repo import RepoPolicy
 from gate.core.routes import Matched, match
-from tests.gate.world import CREATE, FULL_ID, GATE_SOCKET, World, allowing, container, host_of, volume
+from tests.gate.world import (
+    CREATE,
+    FULL_ID,
+    GATE_SOCKET,
+    World,
+    allowing,
+    container,
+    host_of,
+    view,
+    volume,
+)
 
 DATA = allowing(bind_roots=("/srv/data", "/home"))
 
@@ -99,7 +109,7 @@ def test_a_root_may_itself_be_a_link() -> None:
         "/srv/data/x": PathFact(realpath="/mnt/disk/x", type_=PathType.DIRECTORY),
         "/srv/data/y": PathFact(realpath="/mnt/other", type_=PathType.DIRECTORY),
     }
-    world = replace(DATA, paths=paths)
+    world = replace(DATA, paths=paths, view=view("/mnt/disk"))
     assert both("/srv/data/x", world) == ()
     assert both("/srv/data/y", world) == ("bind-root",)
 
@@ -254,3 +264,80 @@ def test_paths_that_are_refused_by_their_text_are_not_looked_at(
     assert {
         lookup.path for lookup in request.lookups(DATA.context, {}) if isinstance(lookup, PathLookup)
     } == asked
+
+
+def external(world: World) -> World:
+    """The same before a daemon that is not ours to run."""
+    repo = replace(world.context.repo, upstream="/run/d.sock")
+    return replace(world, context=replace(world.context, repo=repo))
+
+
+LINKED = replace(DATA, paths={"/srv/data/now": PathFact(realpath="/srv/data/r1", type_=PathType.DIRECTORY)})
+HOST = {
+    "Binds": ["/srv/data/now:/x:ro", "vol:/v", f"{GATE_SOCKET}:/s.sock"],
+    "Mounts": [{"Type": "bind", "Source": "/srv/data/now", "Target": "/y"}],
+}
+
+
+def test_a_managed_daemon_is_told_where_links_lead() -> None:
+    sent = host_of(LINKED.sent(HOST))
+    assert sent["Binds"] == ["/srv/data/r1:/x:ro", "vol:/v", f"{GATE_SOCKET}:/s.sock"]
+    assert [mount["Source"] for mount in sent["Mounts"]] == ["/srv/data/r1"]
+
+
+def test_another_daemon_is_told_what_the_client_wrote() -> None:
+    sent = host_of(external(LINKED).sent(HOST))
+    assert sent["Binds"] == HOST["Binds"]
+    assert [mount["Source"] for mount in sent["Mounts"]] == ["/srv/data/now"]
+
+
+@pytest.mark.parametrize(
+    "real",
+    ["/srv/data/a:b", "/srv/data/a\nb", "/srv/data/\udcff"],
+    ids=["colon", "line break", "no UTF-8"],
+)
+def test_a_resolved_path_that_cannot_be_told_is_refused(real: str) -> None:
+    paths = {"/srv/data/x": PathFact(realpath=real, type_=PathType.DIRECTORY)}
+    assert both("/srv/data/x", replace(DATA, paths=paths)) == ("mount-malformed",)
+    assert both("/srv/data/x", external(replace(DATA, paths=paths))) == ()
+
+
+def test_where_links_would_be_followed_nothing_is_bound() -> None:
+    for unsafe in (view(), view("/srv/data/b"), view("/srv/dat")):
+        assert both("/srv/data/a", replace(DATA, view=unsafe)) == ("bind-unconfined",)
+        assert both("/srv/data/a", external(replace(DATA, view=unsafe))) == ()
+        assert start(replace(DATA, view=unsafe), "/srv/data/a") == ("bind-unconfined",)
+
+
+def test_a_view_that_is_not_known_refuses() -> None:
+    matched = match("POST", CREATE)
+    assert isinstance(matched, Matched)
+    request = parse(json.dumps({"Image": "x", "HostConfig": {"Binds": ["/srv/data:/x"]}}).encode(), matched)
+    facts = {
+        PathLookup(path): PathFact(realpath=path, type_=PathType.DIRECTORY) for path in ("/srv/data", "/home")
+    }
+    decision = request.decide(DATA.context, facts)
+    assert isinstance(decision, Denial)
+    assert decision.codes() == ("lookup-failed",)
+
+
+def start(world: World, source: str) -> tuple[str, ...]:
+    """The codes of a start of a container that has this bind."""
+    one = container(None, {"Type": "bind", "Source": source, "Destination": "/x"})
+    decision = replace(world, containers={"c": one}).decide("POST", b"/v1.51/containers/c/start")
+    return decision.codes() if isinstance(decision, Denial) else ()
+
+
+def test_a_container_whose_source_became_a_link_does_not_start() -> None:
+    assert start(LINKED, "/srv/data/now") == ("bind-link",)
+    assert start(LINKED, "/srv/data/r1") == ()
+    assert start(external(LINKED), "/srv/data/now") == ()
+
+
+def test_a_container_below_a_root_that_is_a_link_starts_again() -> None:
+    paths = {"/srv/data": PathFact(realpath="/mnt/disk", type_=PathType.DIRECTORY)}
+    world = replace(DATA, paths=paths, view=view("/mnt/disk"))
+    assert start(world, "/mnt/disk/x") == ()
+    assert start(external(world), "/mnt/disk/x") == ("bind-root",)
+    assert start(world, "/mnt/disks/x") == ("bind-root",)
+    assert start(world, "/run/x") == ("bind-system",)

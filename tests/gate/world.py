@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from base.errors import MalformedError
+from base.mountinfo import MountEntry
 from cdi.core.names import QualifiedName
 from gate.core.denial import Denial
-from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, PathType, VolumeFact
+from gate.core.facts import BuilderFact, ContainerFact, ExecFact, PathFact, PathType, ViewFact, VolumeFact
 from gate.core.inspected import parse
 from gate.core.policy import (
     BuilderLookup,
@@ -24,6 +25,7 @@ from gate.core.policy import (
     NotGranted,
     PathLookup,
     Unusable,
+    ViewLookup,
     VolumeLookup,
 )
 from gate.core.repo import RepoConfig, RepoName, RepoPolicy
@@ -56,6 +58,15 @@ def repo(policy: RepoPolicy | None = None) -> RepoConfig:
     return RepoConfig(name=RepoName("gpu-a"), guid="guid-a", policy=policy or RepoPolicy())
 
 
+def view(*points: str) -> ViewFact:
+    """What a daemon sees that follows no links below these directories."""
+    guards = (
+        MountEntry(id=number, parent=1, point=point, options=frozenset({"rw", "nosymfollow"}))
+        for number, point in enumerate(points, 2)
+    )
+    return ViewFact(mounts=(MountEntry(id=1, parent=0, point="/", options=frozenset({"rw"})), *guards))
+
+
 @dataclass(frozen=True)
 class World:
     """Answers from tables; absent containers and volumes do not exist, absent paths are directories."""
@@ -74,6 +85,7 @@ class World:
     builder: BuilderFact = field(
         default_factory=lambda: BuilderFact(version="28.5.2", spec_dirs=(PROJECTION,))
     )
+    view: ViewFact = field(default_factory=lambda: view("/srv", "/home"))
     silent: bool = False
 
     def answer(self, lookup: Lookup) -> Fact:
@@ -86,6 +98,8 @@ class World:
                 return self.execs.get(ref)
             case BuilderLookup():
                 return self.builder
+            case ViewLookup():
+                return self.view
             case PathLookup(path):
                 return self.paths.get(path, PathFact(realpath=path, type_=PathType.DIRECTORY))
 
