@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -54,6 +55,17 @@ def write_atomic(
         raise
     if durable:
         fsync_directory(path.parent)
+
+
+def discard_unfinished(path: Path) -> None:
+    """Remove what killed writers of `path` have left beside it; the caller sees that none is at work."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
+    try:
+        found = [entry for entry in path.parent.iterdir() if pattern.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return
+    for entry in found:
+        remove_durably(entry)
 
 
 def remove_durably(path: Path) -> None:

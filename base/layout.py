@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT_VARIABLE = "RDC_ROOT"
+HOST_VARIABLE = "RDC_HOST"
 UNIX_PATH_MAX = 107
 """Longest unix socket path in bytes: `sun_path` holds 108 with the final NUL (unix(7))."""
 
@@ -45,14 +46,22 @@ class RepoPaths:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The machine's files below `root`."""
+    """The machine's files below `root`.
+
+    `host` is where its hardware is looked for: `/dev`, `/proc` and `/sys` lie below it. Tests lay out others;
+    what the gate decides never depends on it.
+    """
 
     root: Path
+    host: Path = Path("/")
 
     @classmethod
     def from_environment(cls, root: str | None = None) -> "Layout":
-        """The layout below `root`, else below `$RDC_ROOT`, else below `/`; made absolute."""
-        return cls(Path(root or os.environ.get(ROOT_VARIABLE) or "/").absolute())
+        """The layout below `root`, else `$RDC_ROOT`, else `/`; the hardware below `$RDC_HOST`, else `/`."""
+        return cls(
+            Path(root or os.environ.get(ROOT_VARIABLE) or "/").absolute(),
+            Path(os.environ.get(HOST_VARIABLE) or "/").absolute(),
+        )
 
     @property
     def gate_config(self) -> Path:

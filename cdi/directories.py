@@ -60,6 +60,13 @@ def load_catalog(dirs: Sequence[Path], *, library: Library = Library.V1_0_1) -> 
     count. A directory that does not exist holds nothing; one that cannot be read is recorded under its own
     path.
     """
+    return Catalog.of(*load_files(dirs, library=library))
+
+
+def load_files(
+    dirs: Sequence[Path], *, library: Library = Library.V1_0_1
+) -> tuple[tuple[SpecFile, ...], dict[str, list[str]]]:
+    """The specs of these directories that load, in order, and by path why others do not; never raises."""
     files: list[SpecFile] = []
     errors: dict[str, list[str]] = {}
     for priority, directory in enumerate(dirs):
@@ -80,7 +87,7 @@ def load_catalog(dirs: Sequence[Path], *, library: Library = Library.V1_0_1) -> 
                 errors.setdefault(str(path), []).append(f"failed to load CDI Spec: {exc.message}")
             else:
                 files.append(SpecFile(path=str(path), priority=priority, spec=spec))
-    return Catalog.of(files, errors)
+    return tuple(files), errors
 
 
 def _spec_names(directory: Path) -> list[str]:

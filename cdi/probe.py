@@ -39,6 +39,7 @@ class SystemProbe:
             major=os.major(status.st_rdev),
             minor=os.minor(status.st_rdev),
             mode=stat.S_IMODE(status.st_mode),
+            gid=status.st_gid,
         )
 
     def gpus(self) -> tuple[GpuInfo, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from base.clock import Clock
-from base.errors import RdcError
+from base.errors import NotFoundError, RdcError
 from base.layout import Layout
 from gate.core.preconditions import Observed, Weight, unmet
 from gate.core.repo import RepoConfig
@@ -18,7 +18,10 @@ from machine.core.findings import Finding, Level, error, warning
 from machine.docker import Daemon
 from machine.engine import find_engine
 from machine.gpu import Gpu
+from machine.inventory import load
+from machine.provision import describe
 from machine.repos import upstream_socket
+from machine.spec_health import spec_faults
 from machine.upkeep import access_findings, clock_findings, room_findings, socket_findings
 
 
@@ -40,7 +43,7 @@ def examine(layout: Layout, clock: Clock, repo: RepoConfig | None = None) -> tup
         ]
     found += _specs(layout, clock)
     found += _engine(layout, repos)
-    found += [*access_findings(layout), *room_findings(layout)]
+    found += [*access_findings(layout), *room_findings(layout), *_hardware(layout)]
     for each in repos:
         found += _sockets(layout, each)
         found += _daemon(layout, each)
@@ -64,6 +67,27 @@ def _specs(layout: Layout, clock: Clock) -> Iterator[Finding]:
         yield error(
             "", "cdi-spec", f"{path}: {'; '.join(messages)}", f"'renet cdi validate {path}' shows where"
         )
+
+    for fault in spec_faults(layout):
+        yield (error if fault.blocks else warning)("", fault.code, fault.detail, fault.remedy)
+
+
+def _hardware(layout: Layout) -> Iterator[Finding]:
+    """The faults that setup found; a machine that was never set up by it has none to tell."""
+    try:
+        inventory = load(layout).inventory
+    except NotFoundError:
+        return
+    except RdcError as exc:
+        yield error("", "inventory", exc.message, exc.hint or "run 'renet setup'")
+        return
+    again = "then 'renet setup' looks again"
+    nvidia = None if inventory.nvidia is None else inventory.nvidia.fault
+    if nvidia is not None:
+        yield error("", "nvidia-driver", nvidia.message, again)
+    for card in inventory.gpus:
+        if card.fault is not None and card.fault != nvidia:
+            yield error("", "gpu-fault", f"{describe(card)}: {card.fault.message}", again)
 
 
 def _engine(layout: Layout, repos: Sequence[RepoConfig]) -> Iterator[Finding]:

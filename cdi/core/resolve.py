@@ -18,12 +18,13 @@ from cdi.core.paths import clean
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostNode:
-    """What `lstat` says of a device node or FIFO: `type` is b, c or p; `mode` its permission bits."""
+    """What `lstat` says of a device node or FIFO: `type` is b, c or p; `mode` are its permission bits."""
 
     type: str
     major: int
     minor: int
     mode: int
+    gid: int = 0
 
 
 class NotANode(StrEnum):

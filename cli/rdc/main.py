@@ -10,6 +10,7 @@ A repo is a tenant with a Docker daemon of its own behind a gate. It reaches a d
 one exact CDI name, such as nvidia.com/gpu=0; its users then write 'docker run --device nvidia.com/gpu=0'.
 
 \b
+  rdc machine setup local
   rdc repo create gpu-a
   rdc repo gpu grant gpu-a --device nvidia.com/gpu=0
   rdc repo gpu list
@@ -25,6 +26,7 @@ rdc = version_option(
             name="rdc",
             help=HELP,
             lazy={
+                "machine": Lazy("cli.rdc.machine:machine", "Set machines up, and show what they have."),
                 "repo": Lazy("cli.rdc.repo:repo", "Make, show and delete repos, and grant them devices."),
                 "audit": Lazy("cli.rdc.audit:audit", "Read the audit log, and check that nobody changed it."),
                 "doctor": Lazy("cli.rdc.doctor:doctor", "Say what is wrong, and how to mend it."),

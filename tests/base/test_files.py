@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import AccessError, MalformedError, NotFoundError
-from base.files import make_directory, read_bytes, remove_durably, write_atomic
+from base.files import discard_unfinished, make_directory, read_bytes, remove_durably, write_atomic
 
 
 def _names(directory: Path) -> list[str]:
@@ -82,3 +82,12 @@ def test_directories_get_exactly_their_mode(tmp_path: Path) -> None:
     file.write_bytes(b"")
     with pytest.raises(AccessError):
         make_directory(file / "below")
+
+
+def test_unfinished_files_are_discarded(tmp_path: Path) -> None:
+    keep = [tmp_path / name for name in ("a", ".a.tmp", ".a.0123456789ab.tmp.more", ".b.0123456789ab.tmp")]
+    for path in (*keep, tmp_path / ".a.0123456789ab.tmp"):
+        path.write_text("x")
+    discard_unfinished(tmp_path / "a")
+    assert sorted(tmp_path.iterdir()) == sorted(keep)
+    discard_unfinished(tmp_path / "absent" / "a")
